@@ -1,0 +1,1 @@
+"""Sequences: read, check, split, encode and batch them."""

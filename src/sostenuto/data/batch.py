@@ -1,0 +1,228 @@
+"""`SequenceBatch`: sequences of any length, padded, with what is needed to see the padding."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Shaped
+from torch import Tensor
+
+from sostenuto.checks import InputError, check_choice, require
+from sostenuto.types import Layout, Lengths, Mask, Missing, Sequences, Timespans, Tokens
+
+Steps = Float[np.ndarray, "time channel"]
+
+
+@dataclass(frozen=True, eq=False)
+class SequenceBatch:
+    """Padded sequences, their true lengths, and optionally targets and sampling times.
+
+    ``values`` is ``(batch, time, channel)`` and zero past each length; token sequences are ``(batch, time)`` whole
+    numbers. ``targets`` holds one row per sequence: class indices, numbers, or per-step values ``(batch, time, …)``.
+    ``timespans`` (batch, time) is the time passed since the step before, in units of the sampling step.
+
+    >>> batch = SequenceBatch.from_sequences([np.zeros((3, 2)), np.ones((1, 2))], targets=[0, 1])
+    >>> batch.values.shape, batch.lengths.tolist(), batch.mask.tolist()
+    (torch.Size([2, 3, 2]), [3, 1], [[True, True, True], [True, False, False]])
+    """
+
+    values: Sequences | Tokens
+    lengths: Lengths
+    targets: Shaped[Tensor, "batch ..."] | None = None
+    timespans: Timespans | None = None
+
+    def __post_init__(self) -> None:
+        count, steps = self.values.shape[:2]
+        require(count > 0, "expected at least one sequence", "got an empty batch")
+        require(steps > 0, "expected sequences of at least one step", "got zero steps")
+        require(len(self.lengths) == count, f"expected {count} lengths", f"got {len(self.lengths)}")
+        low, high = int(self.lengths.min()), int(self.lengths.max())
+        require(low >= 1 and high <= steps, f"expected lengths from 1 to {steps}", f"got {low} to {high}")
+        if self.targets is not None:
+            require(len(self.targets) == count, f"expected {count} targets", f"got {len(self.targets)}")
+        if self.timespans is not None:
+            shape = tuple(self.timespans.shape)
+            require(shape == (count, steps), f"expected timespans of shape {(count, steps)}", f"got {shape}")
+
+    @classmethod
+    def from_sequences(
+        cls,
+        sequences: Any,
+        targets: Any = None,
+        *,
+        timespans: Any = None,
+        layout: Layout = "btc",
+        missing: Missing = "refuse",
+        dtype: torch.dtype | None = None,
+    ) -> "SequenceBatch":
+        """Pad an array or a ragged list of sequences into one batch.
+
+        ``missing`` says what becomes of NaN: ``"refuse"`` raises; ``"mask"`` writes 0 there and appends, for every
+        channel, an indicator channel that is 1 where a value was observed; ``"interpolate"`` draws a straight line in
+        time between the neighbours, holds the first and last observed value at the ends, and writes 0 into a channel
+        that was never observed.
+        """
+        check_choice("missing", missing, ("refuse", "mask", "interpolate"))
+        arrays = as_sequences(sequences, layout=layout, allow_nan=missing != "refuse")
+        spans = None if timespans is None else as_timespans(timespans, [len(array) for array in arrays])
+        if missing == "mask":
+            arrays = [np.concatenate([np.nan_to_num(a, nan=0.0), ~np.isnan(a)], axis=1) for a in arrays]
+        elif missing == "interpolate":
+            arrays = [_interpolate(a, None if spans is None else spans[i]) for i, a in enumerate(arrays)]
+        dtype = dtype or torch.get_default_dtype()
+        lengths = torch.tensor([len(array) for array in arrays])
+        steps = int(lengths.max())
+        return cls(
+            values=_padded(arrays, steps, dtype),
+            lengths=lengths,
+            targets=None if targets is None else torch.as_tensor(np.asarray(targets)),
+            timespans=None if spans is None else _padded(spans, steps, dtype),
+        )
+
+    @property
+    def mask(self) -> Mask:
+        """True where a step belongs to its sequence: ``mask[b, t] = t < lengths[b]``."""
+        steps = torch.arange(self.values.shape[1], device=self.lengths.device)
+        return steps[None, :] < self.lengths[:, None]
+
+    @property
+    def is_ragged(self) -> bool:
+        """Whether any sequence is shorter than the padded length."""
+        return bool((self.lengths < self.values.shape[1]).any())
+
+    def __len__(self) -> int:
+        """Count the sequences."""
+        return len(self.values)
+
+    def select(self, indices: Tensor | Sequence[int]) -> "SequenceBatch":
+        """Take the sequences at ``indices``, trimmed to the longest of them."""
+        index = torch.as_tensor(indices, device=self.values.device)
+        picked = replace(self, **{name: value[index] for name, value in self._tensors().items()})
+        return picked.trimmed()
+
+    def trimmed(self) -> "SequenceBatch":
+        """Drop the padding that no sequence needs."""
+        steps, longest = self.values.shape[1], int(self.lengths.max())
+        if longest == steps:
+            return self
+        targets = self.targets
+        if targets is not None and self.has_step_targets:
+            targets = targets[:, :longest]
+        spans = None if self.timespans is None else self.timespans[:, :longest]
+        return replace(self, values=self.values[:, :longest], targets=targets, timespans=spans)
+
+    @property
+    def has_step_targets(self) -> bool:
+        """Whether there is a target for every step rather than one for every sequence."""
+        return self.targets is not None and self.targets.ndim >= 2 and self.targets.shape[1] == self.values.shape[1] > 1
+
+    def to(self, device: torch.device | str, *, non_blocking: bool = False) -> "SequenceBatch":
+        """Move every tensor to ``device``."""
+        moved = {name: value.to(device, non_blocking=non_blocking) for name, value in self._tensors().items()}
+        return replace(self, **moved)
+
+    def sequences(self) -> list[Tensor]:
+        """Give the sequences back without their padding."""
+        return [value[:length] for value, length in zip(self.values, self.lengths.tolist(), strict=True)]
+
+    def _tensors(self) -> dict[str, Tensor]:
+        pairs = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return {name: value for name, value in pairs if value is not None}
+
+
+def as_sequences(sequences: Any, *, layout: Layout = "btc", allow_nan: bool = False) -> list[Steps]:
+    """Check user sequences and bring them to a list of ``(time, channel)`` float arrays.
+
+    A 3-D array is read by ``layout``; a 2-D array is ``(n, time)`` with one channel; a list holds one 2-D array per
+    sequence (read by ``layout`` without its ``b``) or 1-D arrays of one channel.
+    """
+    check_choice("layout", layout, ("btc", "bct"))
+    if hasattr(sequences, "detach"):
+        sequences = sequences.detach().cpu().numpy()
+    if isinstance(sequences, np.ndarray) and sequences.dtype != object:
+        require(sequences.ndim in (2, 3), "expected an array of 2 or 3 axes", f"got {sequences.ndim}")
+        array = sequences[:, :, None] if sequences.ndim == 2 else sequences
+        items: list[Any] = list(array.transpose(0, 2, 1) if layout == "bct" and sequences.ndim == 3 else array)
+    else:
+        require(
+            isinstance(sequences, (list, tuple, np.ndarray)),
+            "expected an array or a list of arrays",
+            f"got {type(sequences).__name__}",
+        )
+        items = [_steps(item, index, layout) for index, item in enumerate(sequences)]
+    require(len(items) > 0, "expected at least one sequence", "got none")
+    channels = items[0].shape[1]
+    checked: list[Steps] = []
+    for index, item in enumerate(items):
+        array = _numeric(item, index)
+        if len(array) == 0:
+            raise InputError(f"sequence {index}: expected at least one step, got none; drop it or give it a value.")
+        if array.shape[1] != channels or channels == 0:
+            raise InputError(
+                f"sequence {index}: expected {max(channels, 1)} channels as in sequence 0, got {array.shape[1]}; "
+                f"check the data and layout={layout!r}."
+            )
+        if np.isinf(array).any():
+            raise InputError(f"sequence {index}: expected finite values, got infinity; clip or drop it.")
+        if not allow_nan and np.isnan(array).any():
+            raise InputError(
+                f"sequence {index}: expected no missing values, got NaN; pass missing='mask' or missing='interpolate'."
+            )
+        checked.append(array)
+    return checked
+
+
+def as_timespans(timespans: Any, lengths: list[int]) -> list[Float[np.ndarray, " time"]]:
+    """Check the time passed before each step: finite, above zero, one number a step."""
+    require(len(timespans) == len(lengths), f"expected timespans for {len(lengths)} sequences", f"got {len(timespans)}")
+    checked = []
+    for index, (item, length) in enumerate(zip(timespans, lengths, strict=True)):
+        span = np.asarray(item, dtype=float).reshape(-1)[:length]
+        if len(span) != length:
+            raise InputError(f"sequence {index}: expected {length} timespans, got {len(span)}.")
+        if not np.isfinite(span).all() or (span <= 0).any():
+            raise InputError(f"sequence {index}: expected finite timespans above 0, got {float(span.min())}.")
+        checked.append(span)
+    return checked
+
+
+def _steps(item: Any, index: int, layout: Layout) -> np.ndarray:
+    if hasattr(item, "detach"):
+        item = item.detach().cpu().numpy()
+    array = np.asarray(item)
+    if array.ndim == 1:
+        return array[:, None]
+    if array.ndim != 2:
+        raise InputError(f"sequence {index}: expected an array of 1 or 2 axes, got {array.ndim}.")
+    return array.T if layout == "bct" else array
+
+
+def _numeric(item: np.ndarray, index: int) -> Steps:
+    if np.issubdtype(item.dtype, np.floating):
+        return item
+    if np.iscomplexobj(item):
+        raise InputError(f"sequence {index}: expected real numbers, got complex data; split it into two channels.")
+    try:
+        return item.astype(float)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"sequence {index}: expected numbers, got {item.dtype} data ({error}).") from error
+
+
+def _interpolate(array: Steps, span: np.ndarray | None) -> Steps:
+    times = np.arange(len(array)) if span is None else np.cumsum(span)
+    filled = array.copy()
+    for channel in range(array.shape[1]):
+        column, seen = filled[:, channel], ~np.isnan(array[:, channel])
+        column[~seen] = np.interp(times[~seen], times[seen], column[seen]) if seen.any() else 0.0
+    return filled
+
+
+def _padded(arrays: list[np.ndarray], steps: int, dtype: torch.dtype) -> Tensor:
+    padded = np.zeros(
+        (len(arrays), steps, *arrays[0].shape[1:]), dtype=np.float64 if dtype == torch.float64 else np.float32
+    )
+    for row, array in zip(padded, arrays, strict=True):
+        row[: len(array)] = array
+    return torch.from_numpy(padded).to(dtype)

@@ -1,0 +1,171 @@
+"""Frozen result records of plain numbers, to and from JSON. Nothing here knows torch."""
+
+import json
+import math
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from typing import Any, get_args, get_origin, get_type_hints
+
+Numbers = tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Record:
+    """Base of every result: a frozen record that turns into a dict, JSON, and back.
+
+    >>> score = ClassScore("up", precision=1.0, recall=0.5, f1=2 / 3, support=4)
+    >>> ClassScore.from_dict(score.to_dict()) == score
+    True
+    """
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain Python: dicts, lists, strings and numbers."""
+        return _plain(asdict(self))
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        """Return strict JSON; what is not finite becomes null."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "Record":
+        """Rebuild a record from `to_dict`'s output."""
+        hints = get_type_hints(cls)
+        known = {f.name for f in fields(cls)}
+        return cls(**{name: _typed(hints[name], value) for name, value in values.items() if name in known})
+
+
+@dataclass(frozen=True)
+class Example(Record):
+    """One sequence shown to the reader: ``values[channel][time]`` and its label."""
+
+    label: str
+    values: tuple[Numbers, ...]
+
+
+@dataclass(frozen=True)
+class DataSummary(Record):
+    """What the model was given."""
+
+    name: str
+    task: str
+    num_train: int
+    num_validation: int
+    num_test: int
+    num_channels: int
+    shortest: int
+    median_length: float
+    longest: int
+    description: str = ""
+    origin: str = ""
+    channel_names: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
+    class_counts: tuple[int, ...] = ()
+    target_range: Numbers = ()
+    missing_fraction: float = 0.0
+    checksum: str = ""
+    examples: tuple[Example, ...] = ()
+
+
+@dataclass(frozen=True)
+class LearningCurve(Record):
+    """Loss and metric after each epoch, on the training and the validation part."""
+
+    metric: str
+    epochs: tuple[int, ...]
+    train_loss: Numbers
+    validation_loss: Numbers = ()
+    validation_metric: Numbers = ()
+    learning_rate: Numbers = ()
+    best_epoch: int | None = None
+
+
+@dataclass(frozen=True)
+class ClassScore(Record):
+    """Precision, recall and F1 of one class."""
+
+    name: str
+    precision: float
+    recall: float
+    f1: float
+    support: int
+
+
+@dataclass(frozen=True)
+class ClassificationScores(Record):
+    """How well classes were predicted; ``confusion[true][predicted]`` counts sequences."""
+
+    accuracy: float
+    balanced_accuracy: float
+    macro_f1: float
+    log_loss: float
+    classes: tuple[str, ...]
+    confusion: tuple[tuple[int, ...], ...]
+    per_class: tuple[ClassScore, ...]
+    count: int
+
+
+@dataclass(frozen=True)
+class RegressionScores(Record):
+    """How well numbers were predicted, in the target's own unit; up to 2000 pairs are kept for the plot."""
+
+    rmse: float
+    mae: float
+    r2: float
+    actual: Numbers
+    predicted: Numbers
+    count: int
+    target_name: str = ""
+
+
+@dataclass(frozen=True)
+class BaselineScore(Record):
+    """A cheap method's score on the same split, so that the reader sees whether the model earns its keep."""
+
+    name: str
+    description: str
+    metric: str
+    score: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class FitResult(Record):
+    """Everything a training run has to say; the report is made from it alone."""
+
+    run: str
+    model: str
+    num_parameters: int
+    metric: str
+    score: float
+    higher_is_better: bool
+    evaluated_on: str
+    seconds: float
+    data: DataSummary
+    curve: LearningCurve
+    classification: ClassificationScores | None = None
+    regression: RegressionScores | None = None
+    baselines: tuple[BaselineScore, ...] = ()
+    config: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _typed(hint: Any, value: Any) -> Any:
+    """Read ``value`` as ``hint``: nested records, tuples, and null as NaN where a number is meant."""
+    if is_dataclass(hint) and isinstance(value, dict):
+        return hint.from_dict(value)  # pyright: ignore[reportAttributeAccessIssue]
+    if get_origin(hint) is tuple:
+        return tuple(_typed(get_args(hint)[0], item) for item in value)
+    if hint is float:
+        return math.nan if value is None else float(value)
+    if value is not None and type(None) in get_args(hint):
+        return _typed(next(arg for arg in get_args(hint) if arg is not type(None)), value)
+    return value
