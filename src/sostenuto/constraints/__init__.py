@@ -1,0 +1,1 @@
+"""Weight to constrained weight: torch parametrizations with a ``right_inverse``, one constraint a file."""

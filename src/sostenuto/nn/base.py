@@ -1,0 +1,228 @@
+"""The shared contract of every recurrent layer: torch.nn.LSTM's constructor and call, and what theory needs besides."""
+
+import math
+import warnings
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from sostenuto.checks import InputError, check_count, check_fraction, require, sentence
+from sostenuto.nn.sequences import LayerInput, TimeMajor
+
+LayerState = Tensor | tuple[Tensor, ...]
+
+
+class Contract:
+    """What every layer offers beyond torch's call: streaming by `step`, and a vector field where there is one."""
+
+    state_names: ClassVar[tuple[str, ...]] = ("h",)
+    input_size: int
+    hidden_size: int
+    batch_first: bool
+    bidirectional: bool
+
+    @property
+    def num_directions(self) -> int:
+        """1, or 2 for a bidirectional layer."""
+        return 2 if self.bidirectional else 1
+
+    @property
+    def output_size(self) -> int:
+        """Features of the output at every step."""
+        return self.hidden_size * self.num_directions
+
+    @property
+    def state_size(self) -> int:
+        """Numbers in the state of one layer and direction: components times hidden size."""
+        return len(self.state_names) * self.hidden_size
+
+    def step(self, input_t: Float[Tensor, "*batch channel"], state: LayerState | None = None) -> tuple[Tensor, Any]:
+        """Advance one time step: ``(batch, channel)`` or ``(channel,)`` in, the output at this step and the new state.
+
+        Feeding a sequence step by step gives what the whole call gives.
+        """
+        require(not self.bidirectional, "expected a one-directional layer", "got a bidirectional one: no step by step")
+        axis = 1 if self.batch_first and input_t.ndim == 2 else 0
+        output, state = self(input_t.unsqueeze(axis), state)  # pyright: ignore[reportCallIssue]
+        return output.squeeze(axis), state
+
+    def vector_field(
+        self,
+        h: Float[Tensor, "*batch state"],  # noqa: ARG002
+        x: Float[Tensor, "*batch channel"],  # noqa: ARG002
+        *,
+        layer: int = 0,  # noqa: ARG002
+    ) -> Float[Tensor, "*batch state"]:
+        """Give dh/dt at state ``h`` and input ``x``; components of a state stand side by side in ``h``."""
+        name = type(self).__name__
+        raise InputError(f"not applicable: {name} is a discrete map, not a step of a differential equation.")
+
+
+class RecurrentLayer(Contract, nn.Module, ABC):
+    """Stacking, directions, dropout, packing, states and time spans for a recurrence that defines `scan`.
+
+    A subclass names its state components in ``state_names`` (the first one is the output), creates its parameters in
+    `build` for each layer and direction, and runs one of them in `scan`.
+
+    Args:
+        input_size: channels of the input.
+        hidden_size: units of a layer.
+        num_layers: layers stacked, each reading the one below.
+        bias: whether there are bias weights.
+        batch_first: whether input and output are ``(batch, time, channel)`` instead of ``(time, batch, channel)``.
+        dropout: probability of variational dropout between layers: one mask for all time steps of a sequence.
+        bidirectional: whether a second pass reads the sequence backwards; outputs stand side by side.
+        device: where the parameters live.
+        dtype: their number format.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        for name, count in (("input_size", input_size), ("hidden_size", hidden_size), ("num_layers", num_layers)):
+            check_count(name, count)
+        check_fraction("dropout", dropout, one=True)
+        if dropout > 0 and num_layers == 1:
+            warnings.warn("dropout acts between layers: with num_layers=1 it does nothing", stacklevel=3)
+        self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
+        self.bias, self.batch_first, self.dropout, self.bidirectional = bias, batch_first, dropout, bidirectional
+        self._factory = {"device": device, "dtype": dtype}
+        for layer in range(num_layers):
+            for reverse in range(self.num_directions):
+                self.build(layer, bool(reverse))
+        del self._factory
+        self.reset_parameters()
+
+    @abstractmethod
+    def build(self, layer: int, reverse: bool) -> None:
+        """Create the parameters of one layer and direction with `new_parameter`."""
+
+    @abstractmethod
+    def reset_parameters(self) -> None:
+        """Draw every parameter anew."""
+
+    @abstractmethod
+    def scan(
+        self,
+        layer: int,
+        reverse: bool,
+        below: list[Float[Tensor, "T B _"]],
+        state: tuple[Float[Tensor, "B H"], ...],
+        timespans: Float[Tensor, "T B"] | None,
+    ) -> tuple[Float[Tensor, "T B H"], tuple[Float[Tensor, "B H"], ...]]:
+        """Run one layer in one direction over time.
+
+        ``below`` holds the input and then the output of every layer underneath, the nearest last. A time span of 0
+        (padding) must leave the state unchanged, so that the state returned is the one at each sequence's own end.
+        """
+
+    def new_parameter(self, name: str, layer: int, reverse: bool, *shape: int) -> None:
+        """Register ``name_l{layer}`` (``_reverse`` for the second direction)."""
+        self.register_parameter(weight_name(name, layer, reverse), nn.Parameter(torch.empty(*shape, **self._factory)))
+
+    def weight(self, name: str, layer: int, reverse: bool) -> Tensor:
+        """Look a parameter up by its stem, layer and direction; a constrained one comes constrained."""
+        return getattr(self, weight_name(name, layer, reverse))
+
+    def fan_in(self, layer: int) -> int:
+        """Count the features that ``layer`` reads."""
+        return self.input_size if layer == 0 else self.output_size
+
+    def forward(
+        self, input: LayerInput, state: LayerState | None = None, *, timespans: Tensor | PackedSequence | None = None
+    ) -> tuple[Any, Any]:
+        """Read whole sequences: return the top layer's output at every step, and the state at the end of each.
+
+        ``input`` is ``(time, batch, channel)`` (``(batch, time, channel)`` with ``batch_first``), ``(time, channel)``
+        for one sequence, or a PackedSequence, and the output has the same form. A state is a tensor
+        ``(num_layers · num_directions, batch, hidden_size)``, or a tuple of them where the recurrence has several.
+        """
+        sequences = TimeMajor.read(input, self.input_size, self.batch_first)
+        starts = self._start(state, sequences)
+        spans = sequences.spans(timespans, starts[0].dtype)
+        backward_spans = spans if spans is None or not self.bidirectional else sequences.reverse(spans)
+        below, ends = [sequences.values], []
+        for layer in range(self.num_layers):
+            outputs = []
+            for reverse in range(self.num_directions):
+                row = layer * self.num_directions + reverse
+                start = tuple(component[row] for component in starts)
+                if reverse:
+                    turned = [sequences.reverse(values) for values in below]
+                    output, end = self.scan(layer, True, turned, start, backward_spans)
+                    output = sequences.reverse(output)
+                else:
+                    output, end = self.scan(layer, False, below, start, spans)
+                outputs.append(output)
+                ends.append(end)
+            output = torch.cat(outputs, dim=-1) if self.bidirectional else outputs[0]
+            below = [*below, output if layer == self.num_layers - 1 else self._drop(output)]
+        return sequences.write(below[-1]), self._finish(ends, sequences)
+
+    def flatten_parameters(self) -> None:
+        """Do nothing: kept so that code written for `torch.nn.LSTM` runs; weights are read where they are."""
+
+    def extra_repr(self) -> str:
+        """Show what differs from torch's defaults."""
+        parts = [f"{self.input_size}, {self.hidden_size}"]
+        defaults = {"num_layers": 1, "bias": True, "batch_first": False, "dropout": 0.0, "bidirectional": False}
+        parts += [f"{name}={getattr(self, name)}" for name, value in defaults.items() if getattr(self, name) != value]
+        return ", ".join(parts)
+
+    def _drop(self, output: Float[Tensor, "T B H"]) -> Float[Tensor, "T B H"]:
+        if not self.training or self.dropout == 0:
+            return output
+        return output * nn.functional.dropout(torch.ones_like(output[:1]), self.dropout)
+
+    def _start(self, state: LayerState | None, sequences: TimeMajor) -> tuple[Tensor, ...]:
+        rows, batch = self.num_layers * self.num_directions, sequences.values.shape[1]
+        shape, count = (rows, batch, self.hidden_size), len(self.state_names)
+        if state is None:
+            like = next(self.parameters())
+            return tuple(torch.zeros(shape, device=like.device, dtype=like.dtype) for _ in range(count))
+        parts = (state,) if isinstance(state, Tensor) else tuple(state)
+        require(len(parts) == count, f"expected a state of {count} parts {self.state_names}", f"got {len(parts)}")
+        if sequences.unbatched and parts[0].ndim == 2:
+            parts = tuple(part.unsqueeze(1) for part in parts)
+        for part in parts:
+            if tuple(part.shape) != shape:
+                raise InputError(sentence(f"expected state parts of shape {shape}", f"got {tuple(part.shape)}"))
+        return parts
+
+    def _finish(self, ends: list[tuple[Tensor, ...]], sequences: TimeMajor) -> LayerState:
+        parts = tuple(torch.stack(rows) for rows in zip(*ends, strict=True))
+        if sequences.unbatched:
+            parts = tuple(part.squeeze(1) for part in parts)
+        return parts[0] if len(parts) == 1 else parts
+
+
+def weight_name(name: str, layer: int, reverse: bool) -> str:
+    """Name a parameter as torch does.
+
+    >>> weight_name("weight_ih", 1, True)
+    'weight_ih_l1_reverse'
+    """
+    return f"{name}_l{layer}" + ("_reverse" if reverse else "")
+
+
+def uniform_by_width(layer: RecurrentLayer) -> None:
+    """Draw all parameters from U(−1/√hidden, 1/√hidden), as torch's recurrent layers do."""
+    bound = 1 / math.sqrt(layer.hidden_size)
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.uniform_(-bound, bound)

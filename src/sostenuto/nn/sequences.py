@@ -1,0 +1,98 @@
+"""Between what a caller hands a layer and what a scan wants: time-major values, lengths, and the way back."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+from sostenuto.checks import require
+
+LayerInput = Tensor | PackedSequence
+
+
+@dataclass(frozen=True)
+class TimeMajor:
+    """Values ``(time, batch, channel)`` with lengths, and how they came: packed, unbatched or batch-first."""
+
+    values: Float[Tensor, "T B C"]
+    lengths: Int[Tensor, " B"] | None
+    packed: PackedSequence | None
+    unbatched: bool
+    batch_first: bool
+
+    @classmethod
+    def read(cls, input: LayerInput, input_size: int, batch_first: bool) -> "TimeMajor":
+        """Bring a tensor, an unbatched ``(time, channel)`` tensor or a PackedSequence to time-major form."""
+        if isinstance(input, PackedSequence):
+            check_input(input, input_size, batch_first)
+            values, lengths = pad_packed_sequence(input)
+            return cls(values, lengths.to(values.device), input, unbatched=False, batch_first=False)
+        check_input(input, input_size, batch_first)
+        unbatched = input.ndim == 2
+        values = input.unsqueeze(1) if unbatched else input.transpose(0, 1) if batch_first else input
+        return cls(values, None, None, unbatched, batch_first)
+
+    def spans(self, timespans: Tensor | PackedSequence | None, dtype: torch.dtype) -> Tensor | None:
+        """Give the duration of every step ``(time, batch)``: 0 in the padding, None where each is simply 1."""
+        if timespans is None:
+            return None if self.lengths is None else self.mask.to(dtype)
+        if isinstance(timespans, PackedSequence):
+            spans, _ = pad_packed_sequence(timespans)
+        elif self.unbatched:
+            spans = timespans.unsqueeze(1)
+        else:
+            spans = timespans.T if self.batch_first else timespans
+        expected = tuple(self.values.shape[:2])
+        got = tuple(spans.shape)
+        require(got == expected, f"expected timespans of shape {expected} (time, batch)", f"got {got}")
+        return spans.to(dtype) if self.lengths is None else spans.to(dtype) * self.mask
+
+    @property
+    def mask(self) -> Tensor:
+        """True where a step belongs to its sequence, ``(time, batch)``."""
+        steps = torch.arange(self.values.shape[0], device=self.values.device)
+        lengths = self.values.new_full((self.values.shape[1],), self.values.shape[0], dtype=torch.long)
+        return steps[:, None] < (lengths if self.lengths is None else self.lengths)[None, :]
+
+    def reverse(self, values: Tensor) -> Tensor:
+        """Turn time round, each sequence within its own length; padding stays where it is."""
+        if self.lengths is None:
+            return values.flip(0)
+        steps = torch.arange(values.shape[0], device=values.device)[:, None]
+        index = torch.where(steps < self.lengths, self.lengths - 1 - steps, steps)
+        return values.gather(0, index.reshape(*index.shape, *[1] * (values.ndim - 2)).expand_as(values))
+
+    def write(self, output: Tensor) -> LayerInput:
+        """Bring a time-major output back to the form the input came in."""
+        if self.packed is not None:
+            lengths = self.lengths.cpu() if self.lengths is not None else None
+            return _repack(output, lengths, self.packed)
+        if self.unbatched:
+            return output.squeeze(1)
+        return output.transpose(0, 1) if self.batch_first else output
+
+
+def _repack(output: Tensor, lengths: Tensor | None, packed: PackedSequence) -> PackedSequence:
+    order = packed.sorted_indices
+    if order is not None and lengths is not None:
+        output, lengths = output.index_select(1, order), lengths[order.cpu()]
+    data = pack_padded_sequence(output, lengths, enforce_sorted=True).data  # pyright: ignore[reportArgumentType]
+    return PackedSequence(data, packed.batch_sizes, packed.sorted_indices, packed.unsorted_indices)
+
+
+def check_input(input: LayerInput, input_size: int, batch_first: bool) -> None:
+    """Refuse an input with the wrong number of axes or channels, no steps or no sequences."""
+    values = input.data if isinstance(input, PackedSequence) else input
+    if not isinstance(input, PackedSequence):
+        require(values.ndim in (2, 3), "expected an input of 2 (unbatched) or 3 axes", f"got {values.ndim}")
+        batch_axis = 0 if batch_first else 1
+        require(
+            values.ndim == 2 or values.shape[batch_axis] > 0, "expected at least one sequence", "got an empty batch"
+        )
+        time = values.shape[1 - batch_axis] if values.ndim == 3 else values.shape[0]
+        require(time > 0, "expected at least one time step", "got none")
+    cure = "the last axis holds the channels; check batch_first and input_size"
+    got = values.shape[-1]
+    require(got == input_size, f"expected {input_size} channels (input_size)", f"got {got}", cure)
