@@ -1,0 +1,69 @@
+# Everything runs in .venv, made here from nothing but Python 3.11-3.13 and make.
+#   make demo   fit the embedded digits and write a report        make test   run every test
+# Another interpreter: make demo PYTHON=python3.12
+
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check -c constraints.txt
+DEMO := runs/demo
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format docs bench clean
+
+help:
+	@echo "make demo    fit the embedded sequential digits and write $(DEMO)/report.html"
+	@echo "make test    run every test, with coverage"
+	@echo "make lint    ruff, pyright and the import contract"
+	@echo "make format  let ruff rewrite what it can"
+	@echo "make docs    build the documentation into docs/_build/html, warnings are errors"
+	@echo "make bench   run the benchmarks and store their results under results/"
+	@echo "make clean   remove .venv and everything that was built"
+
+# One stamp a group of packages: a second `make` installs nothing, a changed requirement installs again.
+# torch goes first and alone, held by constraints.txt, so that no later resolve can swap its build; it is large, so its
+# progress is shown.
+$(VENV)/stamp-pip:
+	@$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info < (3, 14) else "sostenuto needs Python 3.11 to 3.13, but " + sys.executable + " is " + sys.version.split()[0] + "; run: make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+	$(RUN) -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
+	@touch $@
+
+$(VENV)/stamp-base: $(VENV)/stamp-pip pyproject.toml constraints.txt
+	$(RUN) -m pip install --disable-pip-version-check -c constraints.txt torch
+	$(INSTALL) --editable .
+	@touch $@
+
+$(VENV)/stamp-test $(VENV)/stamp-lint $(VENV)/stamp-docs: $(VENV)/stamp-%: $(VENV)/stamp-base
+	$(INSTALL) --group $*
+	@touch $@
+
+demo: $(VENV)/stamp-base
+	$(VENV)/bin/sostenuto fit --out $(DEMO) --overwrite
+	@echo "The report is $(CURDIR)/$(DEMO)/report.html"
+
+# Two workers with one thread each: on two cores they would otherwise fight over them.
+test: $(VENV)/stamp-test
+	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --cov --cov-report=term
+
+# pyright reads the optional packages too, so the test group is installed beside the linters.
+lint: $(VENV)/stamp-lint $(VENV)/stamp-test
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/pyright
+	$(VENV)/bin/lint-imports
+
+format: $(VENV)/stamp-lint
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+
+docs: $(VENV)/stamp-docs
+	$(RUN) -m sphinx -W --keep-going -b html docs docs/_build/html
+	@echo "The documentation is $(CURDIR)/docs/_build/html/index.html"
+
+bench: $(VENV)/stamp-base
+	$(VENV)/bin/sostenuto bench
+
+clean:
+	rm -rf $(VENV) docs/_build docs/reference build dist htmlcov .coverage .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests docs -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,113 @@
+"""Benchmarks: one comparison a file, found by name.
+
+A benchmark is a module of this package with
+
+- ``TITLE: str``, one line that says what is compared, and
+- ``run(progress: bool = True) -> dict``, which measures and returns plain numbers, strings, lists and dicts.
+
+Adding one is adding one file. `store` writes a record with its date, device and versions.
+"""
+
+import datetime
+import importlib
+import json
+import os
+import pkgutil
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from sostenuto.checks import check_choice, require
+from sostenuto.types import PathLike
+
+_PACKAGES = ("sostenuto", "torch", "numpy", "numba", "scikit-learn", "triton")
+
+
+def names() -> list[str]:
+    """List the benchmarks.
+
+    >>> "import_time" in names()
+    True
+    """
+    return sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
+
+
+def title(name: str) -> str:
+    """Say in one line what the benchmark ``name`` compares.
+
+    >>> title("import_time")
+    'import sostenuto against import torch, each in fresh interpreters'
+    """
+    return _module(name).TITLE
+
+
+def run(name: str, *, progress: bool = True) -> dict[str, Any]:
+    """Measure the benchmark ``name`` and return its record of plain numbers."""
+    record = _module(name).run(progress=progress)
+    require(isinstance(record, dict), f"expected the benchmark {name!r} to return a dict", f"got {type(record)}")
+    return record
+
+
+def store(name: str, record: dict[str, Any], folder: PathLike = "results") -> Path:
+    """Write ``record`` to ``folder/name.json`` with today's date, the device and the versions; return the path.
+
+    The file is strict JSON, replaced in one step: a reader sees the old record or the new one, never half of one.
+    """
+    check_choice("name", name, names())
+    page = {"benchmark": name, "title": title(name), **environment(), "record": record}
+    target = Path(folder) / f"{name}.json"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_suffix(".json.partial")
+    partial.write_text(json.dumps(page, indent=2, allow_nan=False, ensure_ascii=False) + "\n", encoding="utf-8")
+    partial.replace(target)
+    return target
+
+
+def environment() -> dict[str, Any]:
+    """Return what a number depends on: the date, the device it was measured on, and the versions.
+
+    >>> sorted(environment())
+    ['date', 'device', 'versions']
+    """
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    return {"date": now, "device": _device(), "versions": {"python": platform.python_version(), **_versions()}}
+
+
+def _module(name: str) -> Any:
+    check_choice("benchmark", name, names())
+    return importlib.import_module(f"{__name__}.{name}")
+
+
+def _device() -> dict[str, Any]:
+    import torch
+
+    cuda = torch.cuda.is_available()
+    return {
+        "system": platform.platform(),
+        "processor": _processor(),
+        "cores": os.cpu_count() or 0,
+        "threads": torch.get_num_threads(),
+        "gpu": torch.cuda.get_device_name() if cuda else "",
+    }
+
+
+def _processor() -> str:
+    """Name the CPU: Linux keeps the model's name in a file, elsewhere Python knows it."""
+    listing = Path("/proc/cpuinfo")
+    if listing.exists():
+        for line in listing.read_text(encoding="utf-8").splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "model name":
+                return value.strip()
+    return platform.processor() or platform.machine()
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found

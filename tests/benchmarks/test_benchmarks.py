@@ -1,0 +1,51 @@
+"""Every benchmark keeps the convention, and what is stored can be read back."""
+
+import json
+import math
+
+import pytest
+
+from sostenuto import benchmarks
+from sostenuto.benchmarks import import_time
+from sostenuto.checks import InputError
+
+
+@pytest.mark.parametrize("name", benchmarks.names())
+def test_a_benchmark_has_a_title_of_one_line(name: str) -> None:
+    title = benchmarks.title(name)
+    assert title
+    assert title == title.strip()
+    assert "\n" not in title
+
+
+def test_an_unknown_benchmark_is_refused_with_the_list() -> None:
+    with pytest.raises(InputError, match=r"one of .*'import_time'.*got 'speed'"):
+        benchmarks.run("speed")
+
+
+def test_a_stored_record_carries_date_device_and_versions(tmp_path) -> None:
+    path = benchmarks.store("import_time", {"ratio": 1.25}, tmp_path / "new")
+    page = json.loads(path.read_text(encoding="utf-8"))
+    assert path == tmp_path / "new" / "import_time.json"
+    assert page["record"] == {"ratio": 1.25}
+    assert page["benchmark"] == "import_time"
+    assert page["device"]["cores"] >= 1
+    assert page["versions"]["torch"] != "not installed"
+    assert page["date"].endswith("+00:00")
+    assert [entry.name for entry in path.parent.iterdir()] == ["import_time.json"]
+
+
+def test_a_record_that_is_no_json_leaves_the_old_one(tmp_path) -> None:
+    path = benchmarks.store("import_time", {"ratio": 1.0}, tmp_path)
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        benchmarks.store("import_time", {"ratio": math.nan}, tmp_path)
+    assert json.loads(path.read_text(encoding="utf-8"))["record"] == {"ratio": 1.0}
+
+
+def test_import_time_reports_both_sides(monkeypatch) -> None:
+    times = {"torch": iter([9.0] + [2.0] * 7), "sostenuto": iter([9.0] + [3.0] * 7)}
+    monkeypatch.setattr(import_time, "import_seconds", lambda name: next(times[name]))
+    record = benchmarks.run("import_time", progress=False)
+    assert record["median_seconds"] == {"torch": 2.0, "sostenuto": 3.0}
+    assert record["ratio"] == 1.5
+    assert len(record["seconds"]["torch"]) == 7

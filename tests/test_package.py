@@ -1,0 +1,78 @@
+"""What a user meets first: a cheap import, public names that resolve, and a core that needs no extra."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sostenuto
+
+PACKAGE = Path(sostenuto.__file__).parent
+EXTRAS = ("curvlinops", "cvxpy", "dask", "distributed", "optuna", "pyarrow", "pysiglib", "zarr")
+HEAVY = ("accelerate", "jinja2", "matplotlib", "numba", "optuna", "pyarrow", "sklearn", "triton", "typer")
+
+# Hides packages as if they were not installed: an import fails and `find_spec` gives None, for every finder.
+HIDE = """
+import sys
+
+class Hiding:
+    def __init__(self, finder, names):
+        self.finder, self.names = finder, names
+
+    def find_spec(self, name, path=None, target=None):
+        return None if name.partition(".")[0] in self.names else self.finder.find_spec(name, path, target)
+
+    def __getattr__(self, name):
+        return getattr(self.finder, name)
+
+def hide(names):
+    sys.meta_path[:] = [Hiding(finder, frozenset(names)) for finder in sys.meta_path]
+"""
+
+
+def run_python(program: str) -> str:
+    """Run a program in a fresh interpreter and give back what it printed."""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def module_names() -> list[str]:
+    """Name every module of the package except the GPU kernels, which need triton."""
+    found = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+        if parts[-1] not in ("gpu", "__main__"):
+            found.append(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
+    return found
+
+
+def test_import_is_light() -> None:
+    program = f"import sys, sostenuto; print([name for name in {HEAVY} if name in sys.modules])"
+    assert run_python(program) == "[]"
+
+
+@pytest.mark.parametrize("name", sostenuto.__all__)
+def test_public_name_resolves(name: str) -> None:
+    assert getattr(sostenuto, name) is not None
+    assert name in dir(sostenuto)
+
+
+def test_an_unknown_name_is_refused_with_the_public_ones() -> None:
+    with pytest.raises(AttributeError, match=r"no attribute 'networks'; public names are: .*nn"):
+        _ = sostenuto.networks
+
+
+def test_hiding_a_package_hides_it() -> None:
+    program = f"{HIDE}\nimport importlib.util\nhide(['json'])\nsys.modules.pop('json', None)\n"
+    assert run_python(program + "print(importlib.util.find_spec('json'))") == "None"
+    assert run_python(program + "try:\n    import json\nexcept ModuleNotFoundError:\n    print('gone')") == "gone"
+
+
+@pytest.mark.parametrize("hidden", [*((extra,) for extra in EXTRAS), EXTRAS], ids=lambda names: "+".join(names))
+def test_every_module_imports_without_the_extra(hidden: tuple[str, ...]) -> None:
+    program = (
+        f"{HIDE}\nimport importlib\nhide({hidden})\nfor name in {module_names()}:\n    importlib.import_module(name)"
+    )
+    run_python(program + f"\nassert not set({hidden}) & set(sys.modules)")

@@ -1,0 +1,137 @@
+"""The house rules that no linter knows, read from the files themselves."""
+
+import ast
+import os
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import sostenuto
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = sorted((ROOT / "src" / "sostenuto").rglob("*.py"))
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "src").rglob("*.md")])
+
+# Distributions whose import name differs from their own.
+IMPORT_NAMES = {
+    "scikit-learn": "sklearn",
+    "curvlinops-for-pytorch": "curvlinops",
+}
+# What a declared package always brings: triton by torch, dask by distributed, Pillow by matplotlib, markupsafe by jinja2.
+COME_ALONG = {"triton", "dask", "PIL", "markupsafe"}
+UNSAFE_NAMES = {"eval", "exec", "compile", "__import__"}
+UNSAFE_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "joblib"}
+UNSAFE_ATTRIBUTES = {("torch", "load"), ("yaml", "load"), ("os", "system")}
+
+
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def imported_roots(tree: ast.Module) -> set[str]:
+    roots: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            roots |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            roots.add(node.module.partition(".")[0])
+    return roots
+
+
+def unsafe_calls(tree: ast.Module) -> list[str]:
+    """List the calls that could run what a file says: by name, or through a module."""
+    found = []
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        called = node.func
+        if isinstance(called, ast.Name) and called.id in UNSAFE_NAMES:
+            found.append(f"line {node.lineno}: {called.id}(")
+        if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name):
+            pair = (called.value.id, called.attr)
+            safe = any(k.arg == "allow_pickle" and getattr(k.value, "value", None) is False for k in node.keywords)
+            if pair in UNSAFE_ATTRIBUTES or (pair in {("np", "load"), ("numpy", "load")} and not safe):
+                found.append(f"line {node.lineno}: {'.'.join(pair)}(")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("program", "count"),
+    [
+        ("eval('1')", 1),
+        ("model.eval()", 0),
+        ("torch.load(path)", 1),
+        ("np.load(path)", 1),
+        ("np.load(path, allow_pickle=True)", 1),
+        ("np.load(path, allow_pickle=False)", 0),
+    ],
+)
+def test_the_unsafe_check_sees_what_it_should(program: str, count: int) -> None:
+    assert len(unsafe_calls(ast.parse(program))) == count
+
+
+def test_nothing_read_from_a_file_can_run() -> None:
+    calls = {relative(path): unsafe_calls(parsed(path)) for path in SOURCES}
+    modules = {relative(path): imported_roots(parsed(path)) & UNSAFE_MODULES for path in SOURCES}
+    assert {path: found for path, found in calls.items() if found} == {}
+    assert {path: found for path, found in modules.items() if found} == {}
+
+
+def test_no_source_file_is_over_400_lines() -> None:
+    lines = {relative(path): len(path.read_text(encoding="utf-8").splitlines()) for path in SOURCES}
+    assert {path: count for path, count in lines.items() if count > 400} == {}
+
+
+def test_every_module_says_what_it_is() -> None:
+    assert [relative(path) for path in SOURCES if not ast.get_docstring(parsed(path))] == []
+
+
+def test_every_folder_with_code_is_a_package() -> None:
+    folders = {path.parent for path in SOURCES}
+    assert [relative(folder) for folder in folders if not (folder / "__init__.py").exists()] == []
+
+
+def test_no_module_is_a_grab_bag() -> None:
+    assert [relative(path) for path in SOURCES if re.search("util|helper|common|misc", path.stem)] == []
+
+
+def test_every_import_is_declared() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = [*project["dependencies"], *(row for rows in project["optional-dependencies"].values() for row in rows)]
+    distributions = {re.split(r"[<>=!~\[; ]", requirement)[0] for requirement in wanted}
+    declared = {IMPORT_NAMES.get(name, name) for name in distributions} | COME_ALONG | {"sostenuto"}
+    standard = sys.stdlib_module_names
+    undeclared = {relative(path): imported_roots(parsed(path)) - declared - standard for path in SOURCES}
+    assert {path: found for path, found in undeclared.items() if found} == {}
+
+
+def test_one_version_everywhere() -> None:
+    citation = re.search(r"^version: (\S+)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE)
+    changes = re.search(r"^## \[([^\]]+)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert citation is not None
+    assert changes is not None
+    assert citation[1] == changes[1] == sostenuto.__version__
+
+
+def test_ci_runs_the_readme_command() -> None:
+    script = ROOT / ".ci" / "run"
+    commands = [line for line in script.read_text(encoding="utf-8").splitlines() if line.startswith("make ")]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert os.access(script, os.X_OK)
+    assert commands == ["make lint", "make test"]
+    assert "make demo" in readme
+    assert "make test" in readme
+
+
+@pytest.mark.parametrize("page", PAGES, ids=relative)
+def test_links_between_files_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8"))
+    inside = [link for link in links if not re.match(r"[a-z]+:", link)]
+    assert [link for link in inside if not (page.parent / link).exists()] == []
