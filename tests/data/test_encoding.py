@@ -22,7 +22,7 @@ def ragged(seed: int = 0, count: int = 8, channels: int = 2) -> list[np.ndarray]
     return [rng.normal(3.0, 5.0, (int(rng.integers(2, 9)), channels)) for _ in range(count)]
 
 
-def labelled(names: list[str], **options: Any) -> SequenceSet:
+def labeled(names: list[str], **options: Any) -> SequenceSet:
     return SequenceSet(ragged(count=len(names)), np.array(names), "classification", **options)
 
 
@@ -38,7 +38,7 @@ def step_targets(values: list[np.ndarray]) -> SequenceSet:
 
 
 def test_standard_scaling_gives_mean_zero_and_deviation_one() -> None:
-    train = labelled(["a", "b"] * 4)
+    train = labeled(["a", "b"] * 4)
     encoding = Encoding.fit(train)
     batch = encoding.encode(train, dtype=torch.float64)
     steps = batch.values[batch.mask]
@@ -51,7 +51,7 @@ def test_standard_scaling_gives_mean_zero_and_deviation_one() -> None:
 
 
 def test_minmax_scaling_fills_zero_to_one_and_none_changes_nothing() -> None:
-    train = labelled(["a", "b"] * 4)
+    train = labeled(["a", "b"] * 4)
     batch = Encoding.fit(train, scaling="minmax").encode(train, dtype=torch.float64)
     steps = batch.values[batch.mask]
     assert steps.min() == 0
@@ -61,7 +61,7 @@ def test_minmax_scaling_fills_zero_to_one_and_none_changes_nothing() -> None:
 
 
 def test_the_test_part_is_scaled_by_the_training_part() -> None:
-    encoding = Encoding.fit(labelled(["a", "b"] * 4))
+    encoding = Encoding.fit(labeled(["a", "b"] * 4))
     other = SequenceSet([np.full((2, 2), 7.0)])
     expected = (7.0 - np.array(encoding.center)) / np.array(encoding.scale)
     got = encoding.encode(other, dtype=torch.float64)
@@ -132,7 +132,7 @@ def test_nan_is_refused_masked_or_interpolated() -> None:
 
 
 def test_the_wrong_channel_count_is_named_and_exchanged_axes_are_recognized() -> None:
-    encoding = Encoding.fit(labelled(["a", "b"] * 2))
+    encoding = Encoding.fit(labeled(["a", "b"] * 2))
     with pytest.raises(InputError, match=r"expected 2 channels, as in training, got 3; bring the channels"):
         encoding.encode(SequenceSet([np.zeros((9, 3))]))
     with pytest.raises(InputError, match=r"got 9; the axes look exchanged: pass layout='bct'"):
@@ -182,9 +182,9 @@ def test_classes_come_from_text_and_from_numbers(raw: np.ndarray, classes: tuple
 
 
 def test_an_unknown_class_is_named() -> None:
-    encoding = Encoding.fit(labelled(["a", "b"]))
+    encoding = Encoding.fit(labeled(["a", "b"]))
     with pytest.raises(InputError, match=r"expected the classes of training \(a, b\), got 'c'; drop"):
-        encoding.encode(labelled(["a", "c"]))
+        encoding.encode(labeled(["a", "c"]))
 
 
 def test_a_missing_label_is_refused() -> None:
@@ -324,7 +324,7 @@ def test_bad_tokens_are_refused(ids: np.ndarray, message: str) -> None:
 
 
 def test_tokens_and_numbers_are_not_exchanged() -> None:
-    encoding = Encoding.fit(labelled(["a", "b"]))
+    encoding = Encoding.fit(labeled(["a", "b"]))
     with pytest.raises(InputError, match=r"expected \(time, channel\) numbers, as in training, got token ids"):
         encoding.encode(SequenceSet([np.array([1, 2])]))
 
@@ -335,7 +335,7 @@ def test_tokens_and_numbers_are_not_exchanged() -> None:
 @pytest.mark.parametrize(
     "train",
     [
-        labelled(["1", "2", "10", "1"], channel_names=("x", "y"), target_name="label"),
+        labeled(["1", "2", "10", "1"], channel_names=("x", "y"), target_name="label"),
         regression(target_name="heart rate"),
         step_targets([np.array([1.0, 2.0]), np.array([0.5])]),
         SequenceSet([np.array([1, 2, 7]), np.array([3])], np.array(["a", "b"])),
@@ -362,7 +362,7 @@ def test_an_incomplete_store_is_refused() -> None:
 
 
 def test_good_data_is_learnable() -> None:
-    check_learnable(labelled(["a", "b"] * 2))
+    check_learnable(labeled(["a", "b"] * 2))
     check_learnable(regression())
     check_learnable(step_targets([np.array([0, 1]), np.array([1])]))
 
@@ -371,9 +371,9 @@ def test_good_data_is_learnable() -> None:
     ("train", "message"),
     [
         (SequenceSet(ragged(), None, "regression"), "expected targets to learn from, got none"),
-        (labelled(["a"]), "expected at least 2 training sequences, got 1"),
-        (labelled(["a", "a", "a"]), "expected at least two classes, got only class 'a'"),
-        (labelled(["a", "b", "c", "a"]), 'got 3 classes in 4 sequences; is it a regression.*task="regression"'),
+        (labeled(["a"]), "expected at least 2 training sequences, got 1"),
+        (labeled(["a", "a", "a"]), "expected at least two classes, got only class 'a'"),
+        (labeled(["a", "b", "c", "a"]), 'got 3 classes in 4 sequences; is it a regression.*task="regression"'),
         (SequenceSet([np.zeros((1, 9))] * 4, np.array(["a", "b"] * 2)), "a recurrent model needs time, got 1 step"),
         (replace(regression(), targets=np.array([1.0] * 7 + [math.nan])), "sequence 7: expected a finite target"),
         (replace(regression(), targets=np.array([1.0] * 7 + [math.inf])), "sequence 7: expected a finite target"),
