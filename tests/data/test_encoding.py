@@ -237,7 +237,7 @@ def test_a_forecast_of_its_own_channels_shares_their_unit() -> None:
     batch = encoding.encode(train, dtype=torch.float64)
     assert encoding.target_center == encoding.center * 2
     assert batch.targets is not None
-    last = torch.stack([row[-2:].reshape(-1) for row in batch.sequences()])
+    last = torch.stack([row[-2:] for row in batch.sequences()])
     torch.testing.assert_close(batch.targets, last)
     np.testing.assert_allclose(encoding.decode_targets(batch.targets), np.asarray(train.targets))
 

@@ -23,9 +23,10 @@ class Encoding:
     """The scaling of every channel, the order of the classes and the unit of the target, as the training part has them.
 
     Encoded values are ``(value − center) / scale`` per channel, NaN kept until ``missing`` says what becomes of it.
-    Encoded targets are class indices ``(n,)`` or, per step, ``(n, time)``; numbers are ``(n, output_size)`` or
-    ``(n, time, output_size)`` in units of ``target_scale`` around ``target_center``, padded with 0. A forecast of the
-    input's own channels keeps the input's scaling, so that its targets and its inputs are in the same unit.
+    Encoded targets are class indices ``(n,)`` or, per step, ``(n, time)``; numbers are ``(n, output_size)``, per step
+    ``(n, time, output_size)``, for a forecast ``(n, horizon, channel)``, in units of ``target_scale`` around
+    ``target_center``, padded with 0. A forecast of the input's own channels keeps the input's scaling, so that its
+    targets and its inputs are in the same unit.
 
     >>> train = SequenceSet([np.zeros((3, 1)), np.ones((2, 1))], targets=np.array(["up", "down"]))
     >>> encoding = Encoding.fit(train)
@@ -197,7 +198,10 @@ class Encoding:
         if self.has_step_targets:
             flat = [(row.reshape(len(row), -1) - center) / scale for row in rows]
             return torch.from_numpy(_padded(flat, steps)).to(dtype)
-        return torch.from_numpy((np.stack(rows).reshape(len(rows), -1) - center) / scale).to(dtype)
+        encoded = (np.stack(rows).reshape(len(rows), -1) - center) / scale
+        if self.task == "forecast":
+            encoded = encoded.reshape(len(rows), shape[0] if len(shape) > 1 else 1, -1)
+        return torch.from_numpy(encoded).to(dtype)
 
 
 def check_learnable(train: SequenceSet) -> None:
