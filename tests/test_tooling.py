@@ -20,7 +20,7 @@ IMPORT_NAMES = {
     "scikit-learn": "sklearn",
     "curvlinops-for-pytorch": "curvlinops",
 }
-# What a declared package always brings: triton by torch, dask by distributed, Pillow by matplotlib, markupsafe by jinja2.
+# Brought by a declared package: triton by torch, dask by distributed, PIL by matplotlib, markupsafe by jinja2.
 COME_ALONG = {"triton", "dask", "PIL", "markupsafe"}
 UNSAFE_NAMES = {"eval", "exec", "compile", "__import__"}
 UNSAFE_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "joblib"}

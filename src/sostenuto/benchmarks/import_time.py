@@ -1,7 +1,10 @@
 """How long `import sostenuto` takes beside `import torch`.
 
-Every measurement is a fresh interpreter that times one import statement; the two alternate, so that a machine that
-slows down slows both. The first round is thrown away: it fills the file cache.
+The names of sostenuto are imported when first used, so ``import sostenuto`` alone leaves torch aside; ``sostenuto.nn``,
+which brings torch and the layers, is what a user pays before the first model, and is measured too.
+
+Every measurement is a fresh interpreter that times one import statement; they alternate, so that a machine that slows
+down slows all. The first round is thrown away: it fills the file cache.
 """
 
 import statistics
@@ -13,13 +16,13 @@ from tqdm import tqdm
 
 TITLE = "import sostenuto against import torch, each in fresh interpreters"
 
-_MODULES = ("torch", "sostenuto")
+_MODULES = ("torch", "sostenuto", "sostenuto.nn")
 _ROUNDS = 7
 _PROGRAM = "import time; start = time.perf_counter(); import {}; print(time.perf_counter() - start)"
 
 
 def run(progress: bool = True) -> dict[str, Any]:
-    """Return the seconds of every import, their medians, and the ratio sostenuto / torch."""
+    """Return the seconds of every import, their medians, and each median over torch's."""
     seconds: dict[str, list[float]] = {name: [] for name in _MODULES}
     for trial in tqdm(range(_ROUNDS + 1), desc="import time", unit="round", disable=not progress):
         for name in _MODULES:
@@ -30,7 +33,7 @@ def run(progress: bool = True) -> dict[str, Any]:
     return {
         "seconds": seconds,
         "median_seconds": medians,
-        "ratio": medians["sostenuto"] / medians["torch"],
+        "ratio_to_torch": {name: median / medians["torch"] for name, median in medians.items()},
     }
 
 
