@@ -1,0 +1,44 @@
+"""The command line: parse, call, exit code."""
+
+from typing import Annotated
+
+import typer
+
+from sostenuto.cli import data
+from sostenuto.cli.bench import bench
+from sostenuto.cli.fit import fit
+from sostenuto.cli.predict import predict
+from sostenuto.cli.tune import tune
+from sostenuto.version import __version__
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Recurrent sequence models that remember, with proof of how long.",
+)
+app.command()(fit)
+app.command()(predict)
+app.command()(tune)
+app.command()(bench)
+app.add_typer(data.app, name="data")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
+    ] = False,
+) -> None:
+    """Recurrent sequence models that remember, with proof of how long."""
+
+
+def main() -> None:
+    """Run the command line."""
+    app()

@@ -1,0 +1,42 @@
+"""From exceptions to one sentence and an exit code: 2 for what the caller can mend, 1 for the rest."""
+
+import functools
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import typer
+
+from sostenuto.checks import InputError, SostenutoError
+
+USAGE, FAILURE, INTERRUPTED = 2, 1, 130
+
+
+def guarded(command: Callable[..., None]) -> Callable[..., None]:
+    """Run a command so that anything the library refuses ends in one sentence on standard error."""
+
+    @functools.wraps(command)
+    def run(*arguments: Any, **options: Any) -> None:
+        warnings.showwarning = _say_warning
+        try:
+            command(*arguments, **options)
+        except InputError as error:
+            raise _ended(str(error), USAGE) from error
+        except SostenutoError as error:
+            raise _ended(str(error), FAILURE) from error
+        except KeyboardInterrupt:
+            raise _ended(
+                "interrupted; sostenuto fit --resume RUN goes on where the last checkpoint is", INTERRUPTED
+            ) from None
+
+    return run
+
+
+def _ended(message: str, code: int) -> typer.Exit:
+    print(f"sostenuto: {' '.join(message.split())}", file=sys.stderr)
+    return typer.Exit(code)
+
+
+def _say_warning(message: Any, *_: Any, **__: Any) -> None:
+    print(f"sostenuto: warning: {message}", file=sys.stderr)

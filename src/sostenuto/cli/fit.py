@@ -1,0 +1,208 @@
+"""``sostenuto fit``: from data to a trained model and its report."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sostenuto.cli.errors import guarded
+from sostenuto.cli.options import (
+    DataArgument,
+    DataDirOption,
+    DeviceOption,
+    GroupOption,
+    JsonOption,
+    LayerOption,
+    LayoutOption,
+    QuietOption,
+    SeriesOption,
+    TargetOption,
+    TaskOption,
+    TimeOption,
+    layer_options,
+)
+from sostenuto.cli.tables import table
+
+if TYPE_CHECKING:
+    from sostenuto.results import FitResult
+    from sostenuto.training.config import RunConfig
+
+
+@guarded
+def fit(
+    data: DataArgument = None,
+    test: Annotated[str, typer.Option(help="A file with the test part.")] = "",
+    model: Annotated[str, typer.Option(help="The layer: unicornn, lstm, gru, rnn, residual-gru, residual-lstm.")] = "",
+    epochs: Annotated[int | None, typer.Option(help="Passes over the training part.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run; runs/DATA-MODEL if left out.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with this run where it was stopped.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run in --out.")] = False,
+    config: Annotated[Path | None, typer.Option(help="A config.toml to start from; options here go before it.")] = None,
+    hidden_size: Annotated[int | None, typer.Option(help="Units of a layer.")] = None,
+    num_layers: Annotated[int | None, typer.Option(help="Layers stacked.")] = None,
+    readout: Annotated[str, typer.Option(help="last, mean or max of the states.")] = "",
+    option: LayerOption = None,
+    batch_size: Annotated[int | None, typer.Option(help="Sequences in one step.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Peak learning rate.")] = None,
+    patience: Annotated[int | None, typer.Option(help="Stop after so many epochs without a better score.")] = None,
+    precision: Annotated[str, typer.Option(help="float32 or bf16.")] = "",
+    task: TaskOption = "",
+    layout: LayoutOption = "",
+    target: TargetOption = "",
+    series: SeriesOption = "",
+    time: TimeOption = "",
+    group: GroupOption = "",
+    missing: Annotated[str, typer.Option(help="What to do with NaN: refuse, mask or interpolate.")] = "",
+    scaling: Annotated[str, typer.Option(help="standard, minmax or none.")] = "",
+    validation: Annotated[float | None, typer.Option(help="Fraction of the training part held out.")] = None,
+    split: Annotated[str, typer.Option(help="stratified, random, group or time.")] = "",
+    window: Annotated[int | None, typer.Option(help="Steps of a forecasting window.")] = None,
+    horizon: Annotated[int | None, typer.Option(help="Steps to forecast.")] = None,
+    probe: Annotated[
+        list[str] | None, typer.Option(help="weight_norms or recurrent_spectra, logged each epoch.")
+    ] = None,
+    data_dir: DataDirOption = None,
+    device: DeviceOption = "auto",
+    seed: Annotated[int | None, typer.Option(help="Seed of weights, shuffling, dropout and splits.")] = None,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Train a recurrent model on sequences and write a report.
+
+    With no DATA the embedded sequential digits are used: real data, no download.
+    """
+    from sostenuto.checks import check_choice
+    from sostenuto.report.page import save
+    from sostenuto.training.data import open_dataset
+    from sostenuto.training.probes import PROBES
+    from sostenuto.training.processes import main_decides
+    from sostenuto.training.run import run
+    from sostenuto.training.run_folder import create_folder, open_folder
+
+    for name in probe or []:
+        check_choice("probe", name, PROBES)
+    if resume is not None:
+        _, settings = open_folder(resume)
+    else:
+        settings = _settings(
+            config,
+            model,
+            {
+                "source": data or "",
+                "test": test,
+                "task": task,
+                "layout": layout,
+                "target": target,
+                "series": series,
+                "time": time,
+                "group": group,
+                "missing": missing,
+                "scaling": scaling,
+                "validation": validation,
+                "split": split,
+                "window": window,
+                "horizon": horizon,
+            },
+            {"hidden_size": hidden_size, "num_layers": num_layers, **layer_options(option)},
+            readout,
+            {
+                "epochs": epochs,
+                "batch_size": batch_size,
+                "learning_rate": learning_rate,
+                "patience": patience,
+                "precision": precision,
+                "seed": seed,
+            },
+        )
+    dataset = open_dataset(settings.data, data_dir=data_dir, seed=settings.training.seed)
+
+    def make_folder() -> Path:
+        return create_folder(out or _free_folder(dataset.name, settings.model.layer), overwrite=overwrite)
+
+    folder = resume if resume is not None else main_decides(make_folder, device)
+    result = run(
+        dataset,
+        settings,
+        folder,
+        resume=resume is not None,
+        device=device,
+        probes={name: PROBES[name] for name in probe or []},
+        progress=not quiet and not as_json,
+    )
+    if result is None:
+        return
+    report = save(result, folder / "report.html")
+    print(json.dumps(_summary(result, report)) if as_json else _table(result, report))
+
+
+def _settings(
+    config: Path | None,
+    model: str,
+    data: dict[str, Any],
+    layer: dict[str, Any],
+    readout: str,
+    training: dict[str, Any],
+) -> "RunConfig":
+    """Put what was said on the command line over the config file, or over the recipe of the layer."""
+    from sostenuto.checks import check_choice
+    from sostenuto.nn import LAYERS
+    from sostenuto.training import recipes
+    from sostenuto.training.config import RunConfig
+
+    said_data, said_layer, said_training = (
+        {name: value for name, value in said.items() if value not in (None, "")} for said in (data, layer, training)
+    )
+    if config is not None and not model:
+        start = RunConfig.load(config)
+        options = {**start.model.options, **said_layer}
+        return RunConfig(
+            data=replace(start.data, **({"checksum": ""} | said_data)),
+            model=replace(start.model, options=options, readout=readout or start.model.readout),
+            training=replace(start.training, **said_training),
+        )
+    layer_name = model or "unicornn"
+    check_choice("model", layer_name, LAYERS)
+    chosen = recipes.model_config(layer_name, **said_layer)
+    base = RunConfig.load(config).data if config is not None else RunConfig().data
+    return RunConfig(
+        data=replace(base, **({"checksum": ""} | said_data)),
+        model=replace(chosen, readout=readout or chosen.readout),
+        training=recipes.training_config(layer_name, **said_training),
+    )
+
+
+def _free_folder(data: str, model: str) -> Path:
+    """Name a folder that does not exist yet: runs/DATA-MODEL, then runs/DATA-MODEL-2 and so on."""
+    stem = "".join(c if c.isalnum() or c in "-_." else "-" for c in f"{data}-{model}")
+    folder, number = Path("runs") / stem, 1
+    while folder.exists():
+        number += 1
+        folder = Path("runs") / f"{stem}-{number}"
+    return folder
+
+
+def _summary(result: "FitResult", report: Path) -> dict[str, Any]:
+    baselines = [{"name": b.name, "score": b.score} for b in result.baselines]
+    kept = ("run", "model", "num_parameters", "metric", "score", "evaluated_on", "seconds")
+    return {name: getattr(result, name) for name in kept} | {
+        "data": result.data.name,
+        "checksum": result.data.checksum,
+        "best_epoch": result.curve.best_epoch,
+        "baselines": baselines,
+        "report": str(report),
+    }
+
+
+def _table(result: "FitResult", report: Path) -> str:
+    data = result.data
+    rows: list[tuple[str, object]] = [
+        ("data", f"{data.name}: {data.num_train} + {data.num_validation} + {data.num_test} sequences"),
+        ("model", f"{result.model}, {result.num_parameters:,} parameters"),
+        (f"{result.evaluated_on} {result.metric}", f"{result.score:.4f}"),
+        *((f"  {baseline.name}", f"{baseline.score:.4f}") for baseline in result.baselines),
+        ("training", f"{len(result.curve.epochs)} epochs in {result.seconds:.1f} s"),
+        ("report", report),
+    ]
+    return table(rows)

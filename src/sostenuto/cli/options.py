@@ -1,0 +1,48 @@
+"""Options that several commands share, and how ``--option name=value`` is read."""
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from sostenuto.checks import InputError
+
+DataArgument = Annotated[
+    str | None, typer.Argument(metavar="[DATA]", help="A file or a data-set name; the embedded digits if left out.")
+]
+TaskOption = Annotated[
+    str, typer.Option(help="classification, regression, sequence or forecast, where the file does not say.")
+]
+LayoutOption = Annotated[str, typer.Option(help="Axes of a 3-D array: btc (batch, time, channel) or bct.")]
+TargetOption = Annotated[str, typer.Option(help="Column of the target in a table.")]
+SeriesOption = Annotated[str, typer.Option(help="Column that names the series in a long table.")]
+TimeOption = Annotated[str, typer.Option(help="Column of the time in a long table.")]
+GroupOption = Annotated[str, typer.Option(help="Column of the group that a split must keep together.")]
+DataDirOption = Annotated[str | None, typer.Option(help="Folder with data sets, looked in first.")]
+DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 …")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress bar.")]
+LayerOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option", "-o", metavar="NAME=VALUE", help="An option of the layer, e.g. -o step_size=0.5. Repeatable."
+    ),
+]
+
+
+def layer_options(pairs: list[str] | None) -> dict[str, Any]:
+    """Read ``name=value`` pairs; values are JSON where they can be, words otherwise.
+
+    >>> layer_options(["step_size=0.5", "positive=true", "map=cayley"])
+    {'step_size': 0.5, 'positive': True, 'map': 'cayley'}
+    """
+    options: dict[str, Any] = {}
+    for pair in pairs or []:
+        name, equals, text = pair.partition("=")
+        if not equals or not name.isidentifier():
+            raise InputError(f"expected --option NAME=VALUE, got {pair!r}.")
+        try:
+            options[name] = json.loads(text)
+        except json.JSONDecodeError:
+            options[name] = text
+    return options

@@ -1,0 +1,74 @@
+"""``sostenuto tune``: search for settings on a validation split."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sostenuto.cli.errors import guarded
+from sostenuto.cli.options import (
+    DataArgument,
+    DataDirOption,
+    DeviceOption,
+    GroupOption,
+    JsonOption,
+    LayoutOption,
+    QuietOption,
+    SeriesOption,
+    TargetOption,
+    TaskOption,
+    TimeOption,
+)
+from sostenuto.cli.tables import table
+
+
+@guarded
+def tune(
+    data: DataArgument = None,
+    model: Annotated[str, typer.Option(help="The layer to tune.")] = "unicornn",
+    trials: Annotated[int, typer.Option(help="Settings to try.")] = 20,
+    epochs: Annotated[int | None, typer.Option(help="Epochs of each trial.")] = None,
+    sampler: Annotated[str, typer.Option(help="random, or optuna (needs the extra 'tune').")] = "random",
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for trials.jsonl and best.toml; an earlier search goes on.")
+    ] = None,
+    task: TaskOption = "",
+    layout: LayoutOption = "btc",
+    target: TargetOption = "",
+    series: SeriesOption = "",
+    time: TimeOption = "",
+    group: GroupOption = "",
+    data_dir: DataDirOption = None,
+    device: DeviceOption = "auto",
+    seed: Annotated[int, typer.Option(help="Seed of the search and of every trial.")] = 0,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Try settings at random, choose by a validation split, write the best as best.toml for fit --config."""
+    from sostenuto.checks import check_choice
+    from sostenuto.nn import LAYERS
+    from sostenuto.training import recipes
+    from sostenuto.training.config import DataConfig, RunConfig
+    from sostenuto.training.data import open_dataset
+    from sostenuto.training.tune import search
+
+    check_choice("model", model, LAYERS)
+    said = {"source": data, "task": task, "target": target, "series": series, "time": time, "group": group}
+    settings = DataConfig(layout=layout, **{name: value for name, value in said.items() if value})
+    training = recipes.training_config(model, seed=seed)
+    training = training if epochs is None else replace(training, epochs=epochs)
+    config = RunConfig(settings, recipes.model_config(model), training)
+    dataset = open_dataset(settings, data_dir=data_dir, seed=seed)
+    folder = out or Path("runs") / f"tune-{dataset.name.replace('/', '-')}-{model}"
+    folder.mkdir(parents=True, exist_ok=True)
+    ranked = search(
+        dataset, config, folder, trials=trials, sampler=sampler, device=device, progress=not quiet and not as_json
+    )
+    if as_json:
+        print(json.dumps({"best": ranked[0], "trials": len(ranked), "config": str(folder / "best.toml")}))
+        return
+    rows = [(row["trial"], row["score"], json.dumps(row["settings"])) for row in ranked[:5] if row["score"] is not None]
+    print(table(rows, ("trial", "validation score", "settings")))
+    print(f"\nbest settings in {folder / 'best.toml'}: sostenuto fit --config {folder / 'best.toml'}")

@@ -1,0 +1,1 @@
+"""Layer plus read-out: classify, regress, predict every step, forecast, classify tokens."""

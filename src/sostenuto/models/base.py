@@ -1,0 +1,76 @@
+"""What every model is: a recurrent layer, and a read-out on top of its states."""
+
+from itertools import pairwise
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from sostenuto.checks import check_count, require
+from sostenuto.types import Lengths, Sequences, Timespans
+
+
+class SequenceModel(nn.Module):
+    """A batch-first recurrent layer run over padded sequences; subclasses add the read-out.
+
+    `gradient_window` truncates back-propagation through time in training mode: the sequence is cut into windows of so
+    many steps, counted from its end, and no gradient crosses a border. None (the default) lets it flow all the way.
+    """
+
+    def __init__(self, layer: Any) -> None:
+        super().__init__()
+        require(layer.batch_first, "expected a layer with batch_first=True", "got batch_first=False")
+        self.layer = layer
+        self.gradient_window: int | None = None
+
+    def states(
+        self,
+        values: Sequences,
+        lengths: Lengths | None = None,
+        timespans: Timespans | None = None,
+        *,
+        only_last: bool = False,
+    ) -> Float[Tensor, "batch time feature"]:
+        """Run the layer; states past a sequence's own length carry no meaning.
+
+        ``only_last`` says that the read-out looks at the very last step alone, so that truncated gradients need no
+        graph of the windows before it.
+        """
+        if self.training and self.gradient_window is not None:
+            return self._truncated(values, timespans, only_last and lengths is None)
+        spans = {} if timespans is None else {"timespans": timespans}
+        if lengths is None:
+            return self.layer(values, **spans)[0]
+        on_cpu = lengths.cpu()
+        packed = pack_padded_sequence(values, on_cpu, batch_first=True, enforce_sorted=False)
+        if timespans is not None:
+            spans = {"timespans": pack_padded_sequence(timespans, on_cpu, batch_first=True, enforce_sorted=False)}
+        output, _ = self.layer(packed, **spans)
+        return pad_packed_sequence(output, batch_first=True, total_length=values.shape[1])[0]
+
+    def _truncated(self, values: Tensor, timespans: Tensor | None, only_last: bool) -> Tensor:
+        window = self.gradient_window or values.shape[1]
+        check_count("gradient_window", window)
+        fixed_step = getattr(self.layer, "step_size", 1.0) is not None
+        require(not self.layer.bidirectional, "expected one direction for truncated gradients", "got two")
+        require(fixed_step, "expected a fixed step_size for truncated gradients", "got 1/T of the whole sequence")
+        steps, state, outputs = values.shape[1], None, []
+        first = steps % window or window
+        borders = [0, *range(first, steps + 1, window)]
+        for start, stop in pairwise(borders):
+            spans = {} if timespans is None else {"timespans": timespans[:, start:stop]}
+            with torch.set_grad_enabled(torch.is_grad_enabled() and (stop == steps or not only_last)):
+                output, state = self.layer(values[:, start:stop], state, **spans)
+            state = state.detach() if isinstance(state, Tensor) else tuple(part.detach() for part in state)
+            outputs.append(output)
+        return torch.cat(outputs, dim=1)
+
+
+def linear_head(inputs: int, outputs: int) -> nn.Linear:
+    """Make a linear read-out with Kaiming-normal weights and zero bias (paper 002, appendix A)."""
+    head = nn.Linear(inputs, outputs)
+    nn.init.kaiming_normal_(head.weight)
+    nn.init.zeros_(head.bias)
+    return head

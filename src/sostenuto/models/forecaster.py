@@ -1,0 +1,55 @@
+"""The next values of a series from a window of its past."""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from sostenuto.checks import check_count, require
+from sostenuto.models.base import SequenceModel, linear_head
+from sostenuto.models.readout import pool
+from sostenuto.types import Lengths, Sequences, Timespans
+
+
+class Forecaster(SequenceModel):
+    """Predict the next ``horizon`` steps of every channel, as a change from the last value seen.
+
+    ``relative=False`` predicts the values themselves. Channels added by the encoding (indicators of missing values)
+    are read but not predicted: only the first ``num_channels`` are.
+
+    >>> from sostenuto.nn import UnICORNN
+    >>> model = Forecaster(UnICORNN(2, 8, batch_first=True), num_channels=2, horizon=3)
+    >>> model(torch.zeros(4, 10, 2)).shape
+    torch.Size([4, 3, 2])
+    """
+
+    def __init__(self, layer: Any, num_channels: int, horizon: int = 1, *, relative: bool = True) -> None:
+        super().__init__(layer)
+        check_count("horizon", horizon)
+        self.num_channels, self.horizon, self.relative = num_channels, horizon, relative
+        self.head = linear_head(layer.output_size, horizon * num_channels)
+
+    def forward(
+        self, values: Sequences, lengths: Lengths | None = None, timespans: Timespans | None = None
+    ) -> Float[Tensor, "batch horizon channel"]:
+        """Return the forecast, nearest step first."""
+        states = self.states(values, lengths, timespans, only_last=True)
+        pooled = pool(states, lengths, "last", bidirectional=self.layer.bidirectional)
+        forecast = self.head(pooled).unflatten(-1, (self.horizon, self.num_channels))
+        if not self.relative:
+            return forecast
+        return forecast + pool(values, lengths, "last")[:, None, : self.num_channels]
+
+    @torch.no_grad()
+    def generate(self, values: Sequences, steps: int) -> Float[Tensor, "batch step channel"]:
+        """Run freely: append forecasts to the past and go on, for ``steps`` steps."""
+        check_count("steps", steps)
+        width = values.shape[2]
+        require(width == self.num_channels, f"expected {self.num_channels} channels to run freely", f"got {width}")
+        past, made = values, values[:, :0]
+        while made.shape[1] < steps:
+            forecast = self(past)
+            made = torch.cat([made, forecast], dim=1)
+            past = torch.cat([past, forecast], dim=1)[:, -values.shape[1] :]
+        return made[:, :steps]

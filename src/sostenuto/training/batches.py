@@ -1,0 +1,100 @@
+"""Which sequences make a batch, and what happens to them on the way to the model."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from sostenuto.data.batch import SequenceBatch
+
+BatchTransform = Callable[[SequenceBatch], SequenceBatch]
+DEVICE_SHARE = 0.25
+
+
+class BatchSource:
+    """Batches of one part of the data, the same for every number of processes.
+
+    The order of epoch e is a permutation seeded by (seed, e): nothing to store but the epoch. Every process takes its
+    share of each global batch. Data that fits well into the device's memory is kept there.
+    """
+
+    def __init__(
+        self,
+        data: SequenceBatch,
+        batch_size: int,
+        device: torch.device,
+        *,
+        seed: int = 0,
+        process: int = 0,
+        num_processes: int = 1,
+        transform: BatchTransform | None = None,
+    ) -> None:
+        self.data, self.batch_size, self.device, self.seed = data, batch_size, device, seed
+        self.process, self.num_processes, self.transform = process, num_processes, transform
+        self.is_ragged, self.lengths = data.is_ragged, data.lengths.cpu()
+        if device.type == "cuda" and _size(data) < DEVICE_SHARE * torch.cuda.mem_get_info(device)[0]:
+            self.data = data.to(device)
+
+    def __len__(self) -> int:
+        """Count the global batches of an epoch."""
+        return -(-len(self.data) // self.batch_size)
+
+    def order(self, epoch: int | None) -> Tensor:
+        """Give the order of the sequences: shuffled for an epoch, as they are for None."""
+        if epoch is None:
+            return torch.arange(len(self.data))
+        generator = torch.Generator().manual_seed((1_000_003 * self.seed + epoch) % 2**63)
+        return torch.randperm(len(self.data), generator=generator)
+
+    def batches(self, epoch: int | None = None, start: int = 0) -> Iterator[tuple[SequenceBatch, Tensor, Tensor]]:
+        """Yield this process's share, whether each of its sequences counts, and all indices of the global batch.
+
+        A process whose share is empty gets one sequence that does not count, so that all take the same steps.
+        """
+        pieces = self.order(epoch).split(self.batch_size)
+        for whole in pieces[start:]:
+            mine = whole[self.process :: self.num_processes]
+            counts = torch.ones(max(len(mine), 1))
+            if len(mine) == 0:
+                mine, counts = whole[:1], torch.zeros(1)
+            batch = self.data.select(mine.to(self.data.values.device)).to(self.device, non_blocking=True)
+            if self.transform is not None:
+                batch = self.transform(batch)
+            yield batch, counts.to(self.device), whole
+
+
+def subsample_steps(batch: SequenceBatch, count: int) -> SequenceBatch:
+    """Keep ``count`` time points of every longer sequence, drawn at random and kept in order; time spans add up.
+
+    Reference: paper 002, section 4 (random sub-sampling of EigenWorms).
+
+    >>> batch = SequenceBatch(torch.arange(6.0).reshape(1, 6, 1), torch.tensor([6]))
+    >>> kept = subsample_steps(batch, 3)
+    >>> kept.lengths.item(), bool((kept.values[0, 1:, 0] > kept.values[0, :-1, 0]).all())
+    (3, True)
+    """
+    steps = batch.values.shape[1]
+    if count >= steps:
+        return batch
+    draw = torch.rand(len(batch), steps, device=batch.values.device)
+    draw = draw.masked_fill(~batch.mask, torch.inf)
+    kept = draw.argsort(1)[:, :count].sort(1).values
+    lengths = batch.lengths.clamp(max=count)
+
+    def pick(rows: Tensor | None) -> Tensor | None:
+        if rows is None:
+            return None
+        index = kept.reshape(*kept.shape, *[1] * (rows.ndim - 2)).expand(-1, -1, *rows.shape[2:])
+        return rows.gather(1, index)
+
+    values = pick(batch.values)
+    assert values is not None
+    targets = pick(batch.targets) if batch.has_step_targets else batch.targets
+    times = None if batch.timespans is None else pick(batch.timespans.cumsum(1))
+    spans = None if times is None else times.diff(dim=1, prepend=torch.zeros_like(times[:, :1]))
+    return replace(batch, values=values, lengths=lengths, targets=targets, timespans=spans)
+
+
+def _size(data: SequenceBatch) -> int:
+    return data.values.numel() * data.values.element_size()

@@ -1,0 +1,247 @@
+"""What a run is made of, as data: TOML in, TOML out, every key known and checked."""
+
+import math
+import tomllib
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from sostenuto.checks import (
+    FileFormatError,
+    InputError,
+    check_choice,
+    check_count,
+    check_fraction,
+    check_positive,
+    shown,
+)
+from sostenuto.types import PathLike
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Where the sequences come from and how they are read, split and scaled.
+
+    ``source`` is a data-set name or a file, ``test`` a second file. ``validation`` is the fraction of the training part
+    held out (0: none), ``test_fraction`` what becomes the test part where none is given; ``split`` how both are drawn.
+    With ``task = "forecast"`` a file's series are cut into windows of ``window`` steps with the next ``horizon`` as
+    target, divided in time. ``checksum`` is filled in by the run, so that resuming on other data is refused.
+    """
+
+    source: str = "digits"
+    test: str = ""
+    task: str = ""
+    layout: str = "btc"
+    target: str = ""
+    series: str = ""
+    time: str = ""
+    group: str = ""
+    missing: str = "refuse"
+    scaling: str = "standard"
+    validation: float = 0.15
+    test_fraction: float = 0.2
+    split: str = "stratified"
+    window: int = 32
+    horizon: int = 1
+    checksum: str = ""
+
+    def __post_init__(self) -> None:
+        check_choice("task", self.task, ("", "classification", "regression", "sequence", "forecast"))
+        check_choice("layout", self.layout, ("btc", "bct"))
+        check_choice("missing", self.missing, ("refuse", "mask", "interpolate"))
+        check_choice("scaling", self.scaling, ("standard", "minmax", "none"))
+        check_choice("split", self.split, ("stratified", "random", "group", "time"))
+        check_count("window", self.window)
+        check_count("horizon", self.horizon)
+        check_fraction("validation", self.validation)
+        check_fraction("test_fraction", self.test_fraction)
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The layer by name, the read-out, and the layer's own options."""
+
+    layer: str = "unicornn"
+    readout: str = "last"
+    embedding_size: int = 100
+    embedding_dropout: float = 0.0
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_choice("readout", self.readout, ("last", "mean", "max"))
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """How the weights are fitted.
+
+    Args:
+        epochs: passes over the training part.
+        batch_size: sequences in one step, over all processes together.
+        optimizer: ``"adamw"``, ``"adam"`` or ``"sgd"`` (with ``momentum``).
+        learning_rate: the peak.
+        weight_decay: as the optimizer defines it.
+        momentum: of SGD.
+        schedule: ``"constant"``, ``"step"`` (times ``step_factor`` at each of ``step_epochs``), ``"cosine"`` to 0, or
+            ``"one-cycle"`` (up over the first 30 %, then down to a ten-thousandth, both as cosines).
+        step_epochs: where the step schedule steps.
+        step_factor: by how much.
+        gradient_clip: largest norm of the gradient; 0 leaves it alone.
+        patience: stop after so many epochs without a better validation score; 0 never stops early.
+        select: ``"best"`` keeps the weights of the best validation score, ``"last"`` the final ones.
+        ema_decay: decay of the moving average of the weights that is then evaluated and kept; 0 for none.
+        class_weights: ``"none"`` or ``"balanced"`` (rare classes count as much as common ones).
+        label_smoothing: of the cross-entropy.
+        input_noise: standard deviation of Gaussian noise added to the (scaled) inputs of each training batch.
+        gradient_window: steps that back-propagation through time reaches back; 0 for all.
+        subsample: time points drawn at random, in order, from each longer training sequence; 0 for all.
+        precision: ``"float32"`` or ``"bf16"`` (mixed).
+        checkpoint_seconds: write a checkpoint inside an epoch when the last one is older; epochs always end with one.
+        seed: of weights, shuffling, dropout and splits.
+    """
+
+    epochs: int = 60
+    batch_size: int = 32
+    optimizer: str = "adamw"
+    learning_rate: float = 0.01
+    weight_decay: float = 0.0
+    momentum: float = 0.9
+    schedule: str = "one-cycle"
+    step_epochs: tuple[int, ...] = ()
+    step_factor: float = 0.1
+    gradient_clip: float = 1.0
+    patience: int = 0
+    select: str = "best"
+    ema_decay: float = 0.0
+    class_weights: str = "none"
+    label_smoothing: float = 0.0
+    input_noise: float = 0.0
+    gradient_window: int = 0
+    subsample: int = 0
+    precision: str = "float32"
+    checkpoint_seconds: float = 300.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size"):
+            check_count(name, getattr(self, name))
+        for name in ("patience", "gradient_window", "subsample", "seed"):
+            check_count(name, getattr(self, name), least=0)
+        check_positive("learning_rate", self.learning_rate)
+        for name in ("weight_decay", "gradient_clip", "input_noise", "checkpoint_seconds", "step_factor"):
+            check_positive(name, getattr(self, name), zero=True)
+        for name in ("ema_decay", "label_smoothing", "momentum"):
+            check_fraction(name, getattr(self, name))
+        check_choice("optimizer", self.optimizer, ("adamw", "adam", "sgd"))
+        check_choice("schedule", self.schedule, ("constant", "step", "cosine", "one-cycle"))
+        check_choice("select", self.select, ("best", "last"))
+        check_choice("class_weights", self.class_weights, ("none", "balanced"))
+        check_choice("precision", self.precision, ("float32", "bf16"))
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """The whole of a run's settings, as ``config.toml`` holds them.
+
+    >>> config = RunConfig(training=TrainingConfig(epochs=3))
+    >>> RunConfig.from_toml(config.to_toml()) == config
+    True
+    """
+
+    data: DataConfig = field(default_factory=DataConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return nested dicts of plain values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "RunConfig":
+        """Read nested dicts; an unknown key or a value of the wrong kind is refused by name."""
+        return _read(cls, values, "")
+
+    def to_toml(self) -> str:
+        """Write TOML."""
+        return dump_toml(self.to_dict())
+
+    @classmethod
+    def from_toml(cls, text: str) -> "RunConfig":
+        """Read TOML."""
+        return cls.from_dict(tomllib.loads(text))
+
+    @classmethod
+    def load(cls, path: PathLike) -> "RunConfig":
+        """Read a ``config.toml``; a damaged one is refused with its name."""
+        try:
+            return cls.from_toml(Path(path).read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise FileFormatError(path, "expected TOML", f"got {error}") from error
+        except OSError as error:
+            raise FileFormatError(path, "expected a readable config file", f"got {error.strerror}") from error
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from error
+
+
+def dump_toml(values: dict[str, Any]) -> str:
+    r"""Write nested dicts of strings, numbers, booleans and flat lists as TOML.
+
+    >>> print(dump_toml({"a": 1, "t": {"b": [0.5, 2.0], "s": 'say "x"'}}), end="")
+    a = 1
+    <BLANKLINE>
+    [t]
+    b = [0.5, 2.0]
+    s = "say \"x\""
+    """
+    lines: list[str] = []
+    _write_table(values, (), lines)
+    return "\n".join(lines).lstrip("\n") + "\n"
+
+
+def _write_table(table: dict[str, Any], path: tuple[str, ...], lines: list[str]) -> None:
+    if path:
+        lines.extend(["", f"[{'.'.join(_key(part) for part in path)}]"])
+    tables = {key: value for key, value in table.items() if isinstance(value, dict)}
+    lines.extend(f"{_key(key)} = {_value(value)}" for key, value in table.items() if key not in tables)
+    for key, value in tables.items():
+        _write_table(value, (*path, key), lines)
+
+
+def _key(key: str) -> str:
+    plain = key.isascii() and key.replace("_", "").replace("-", "").isalnum()
+    return key if plain else _value(key)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return '"' + "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in escaped) + '"'
+    if isinstance(value, (int, float)):
+        return repr(value) if math.isfinite(value) else "nan" if math.isnan(value) else str(value)
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_value(item) for item in value) + "]"
+    raise InputError(f"expected a string, number, boolean or list in a config, got {type(value).__name__}.")
+
+
+def _read(cls: type, values: dict[str, Any], where: str) -> Any:
+    hints = get_type_hints(cls)
+    known = [f.name for f in fields(cls)]
+    unknown = [key for key in values if key not in known]
+    if unknown:
+        raise InputError(f"expected keys of {where or 'a run'} among {', '.join(known)}, got {shown(unknown)}.")
+    return cls(**{key: _coerced(hints[key], value, f"{where}.{key}".lstrip(".")) for key, value in values.items()})
+
+
+def _coerced(hint: Any, value: Any, name: str) -> Any:
+    if is_dataclass(hint) and isinstance(value, dict):
+        return _read(hint, value, name)  # pyright: ignore[reportArgumentType]
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if hint == tuple[int, ...] and isinstance(value, (list, tuple)):
+        return tuple(value)
+    kind = hint if isinstance(hint, type) else dict
+    if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
+        raise InputError(f"expected {name} to be a {kind.__name__}, got {value!r}.")
+    return value

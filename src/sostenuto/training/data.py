@@ -1,0 +1,135 @@
+"""From a `DataConfig` to the parts a run needs: training, validation and test sequences."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from sostenuto.checks import InputError, require
+from sostenuto.data import files, registry, tasks
+from sostenuto.data.dataset import Dataset, SequenceSet
+from sostenuto.data.encoding import check_learnable
+from sostenuto.data.splits import split
+from sostenuto.training.batches import BatchTransform
+from sostenuto.training.config import DataConfig
+from sostenuto.types import PathLike
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """The parts of a data set; ``whole`` keeps its name and extras. Where there is no test part, ``test`` is None."""
+
+    whole: Dataset
+    train: SequenceSet
+    validation: SequenceSet | None
+    test: SequenceSet | None
+
+
+def open_dataset(config: DataConfig, *, data_dir: PathLike | None = None, seed: int = 0) -> Dataset:
+    """Open a named data set, a synthetic ``task/NAME`` drawn from ``seed``, or a file with an optional test file."""
+    source = config.source
+    if is_file_source(source):
+        return _open_files(config)
+    require(not config.test, "expected a file together with --test", f"got the data set {source!r}")
+    if source.startswith("task/"):
+        return tasks.generate(source.removeprefix("task/"), seed)
+    return registry.load(source, data_dir)
+
+
+def is_file_source(source: str) -> bool:
+    """Tell a file (it exists, or has a suffix a reader knows) from the name of a data set."""
+    suffixes = {suffix.lower() for suffix in Path(source).suffixes[-2:]}
+    return Path(source).exists() or bool(suffixes & set(files.READERS))
+
+
+def read_file(config: DataConfig, path: PathLike, *, labelled: bool = True) -> dict[str, SequenceSet]:
+    """Read the parts of a file with the options of ``config``."""
+    given: dict[str, Any] = {
+        name: getattr(config, name) or None for name in ("task", "target", "series", "time", "group")
+    }
+    return files.read_parts(path, layout=cast(Any, config.layout), labelled=labelled, **given)
+
+
+def divide(dataset: Dataset, config: DataConfig, *, seed: int = 0) -> Parts:
+    """Draw what is not given: a test part, then a validation part, both from the training part."""
+    train, validation, test = dataset.train, dataset.validation, dataset.test
+    check_learnable(train)
+    method = cast(Any, config.split)
+    if test is None and config.test_fraction > 0:
+        train, test = split(train, config.test_fraction, method=method, seed=seed)
+    if validation is None and config.validation > 0 and len(train) > 2:
+        train, validation = split(train, config.validation, method=method, seed=seed + 1)
+    if validation is not None and len(validation) == 0:
+        validation = None
+    if test is not None and len(test) == 0:
+        test = None
+    return Parts(dataset, train, validation, test)
+
+
+def _open_files(config: DataConfig) -> Dataset:
+    parts = read_file(config, config.source)
+    train, test = parts["train"], parts.get("test")
+    if config.test:
+        tested = replace(config, task=train.task or config.task)
+        test = read_file(tested, config.test)["train"]
+        channels, got = train.num_channels, test.num_channels
+        cure = "both files must hold the same channels in the same layout"
+        require(
+            channels == got, f"{config.test}: expected {channels} channels as in {config.source}", f"got {got}", cure
+        )
+    name = Path(config.source).name
+    if config.task == "forecast":
+        return _forecast(name, train, test, config)
+    return Dataset(name=name, train=train, test=test, origin=str(config.source))
+
+
+def _forecast(name: str, train: SequenceSet, test: SequenceSet | None, config: DataConfig) -> Dataset:
+    """Cut every series in time and then into windows; a given test file is cut into windows whole."""
+    test_fraction = config.test_fraction if test is None else 0.0
+    cut = [
+        tasks.forecast(
+            series,
+            config.window,
+            horizon=config.horizon,
+            test_fraction=test_fraction,
+            validation_fraction=config.validation,
+            channel_names=train.channel_names,
+        )
+        for series in train.sequences
+    ]
+    tests: list[SequenceSet | None] = [part.test for part in cut]
+    if test is not None:
+        tests = [
+            tasks.windows(series, config.window, horizon=config.horizon, channel_names=train.channel_names)
+            for series in test.sequences
+        ]
+    joined = _join([part.train for part in cut])
+    if joined is None:
+        raise InputError(f"{name}: expected at least one series, got none.")
+    return replace(
+        cut[0], name=name, train=joined, validation=_join([p.validation for p in cut]), test=_join(tests), origin=name
+    )
+
+
+def _join(parts: Sequence[SequenceSet | None]) -> SequenceSet | None:
+    present = [part for part in parts if part is not None]
+    if not present:
+        return None
+    sequences = [sequence for part in present for sequence in part.sequences]
+    return replace(present[0], sequences=sequences, targets=np.concatenate([cast(Any, p.targets) for p in present]))
+
+
+def open_for_prediction(
+    config: DataConfig, source: str, *, data_dir: PathLike | None = None, seed: int = 0
+) -> tuple[SequenceSet, BatchTransform | None]:
+    """Open sequences to predict: a file read as the run's own data were, or the test part of a named data set."""
+    if not is_file_source(source):
+        dataset = open_dataset(replace(config, source=source, test=""), data_dir=data_dir, seed=seed)
+        return dataset.test or dataset.train, dataset.batch_transform
+    parts = read_file(config, source, labelled=False)
+    sequences = parts.get("test", parts["train"])
+    if config.task == "forecast":
+        return replace(sequences, sequences=[s[-config.window :] for s in sequences.sequences], targets=None), None
+    return sequences, None

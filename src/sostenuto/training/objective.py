@@ -1,0 +1,92 @@
+"""What is minimised and what is reported: the loss and the metric of each task, as sums that processes can add up."""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from sostenuto.data.batch import SequenceBatch
+from sostenuto.data.encoding import Encoding
+from sostenuto.training.config import TrainingConfig
+
+
+@dataclass(frozen=True, eq=False)
+class Objective:
+    """The loss and metric of a task.
+
+    Classes: cross-entropy and accuracy. Numbers: squared error and its root, in the target's own unit. With a target
+    for every step each step counts once, padding never.
+    """
+
+    classes: bool
+    steps: bool
+    target_scale: tuple[float, ...] = ()
+    class_weights: Tensor | None = None
+    label_smoothing: float = 0.0
+
+    @classmethod
+    def of(cls, encoding: Encoding, config: TrainingConfig, train: SequenceBatch) -> "Objective":
+        """Choose the objective of ``encoding``'s task; balanced class weights are counted on ``train``."""
+        weights = None
+        if config.class_weights == "balanced" and encoding.classes and train.targets is not None:
+            counted = train.targets[train.mask] if encoding.has_step_targets else train.targets
+            counts = torch.bincount(counted.flatten(), minlength=len(encoding.classes)).clamp(min=1)
+            weights = counts.sum() / (len(counts) * counts.float())
+        return cls(
+            classes=bool(encoding.classes),
+            steps=encoding.has_step_targets,
+            target_scale=encoding.target_scale,
+            class_weights=weights,
+            label_smoothing=config.label_smoothing,
+        )
+
+    @property
+    def metric(self) -> str:
+        """Name the metric."""
+        return "accuracy" if self.classes else "rmse"
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Whether a larger metric is better."""
+        return self.classes
+
+    def units(self, batch: SequenceBatch) -> Float[Tensor, " batch"]:
+        """Count what each sequence contributes to a mean: its steps, or one."""
+        return batch.lengths.float() if self.steps else torch.ones_like(batch.lengths, dtype=torch.float32)
+
+    def losses(self, prediction: Float[Tensor, "batch ..."], batch: SequenceBatch) -> Float[Tensor, " batch"]:
+        """Give each sequence's loss, summed over its steps."""
+        assert batch.targets is not None
+        if self.classes:
+            scores = prediction.movedim(-1, 1) if self.steps else prediction
+            weights = None if self.class_weights is None else self.class_weights.to(scores)
+            errors = F.cross_entropy(
+                scores, batch.targets, weight=weights, label_smoothing=self.label_smoothing, reduction="none"
+            )
+            return self._over_steps(errors, batch) if self.steps else errors
+        return self._squares(prediction, batch).mean(-1)
+
+    def metrics(self, prediction: Float[Tensor, "batch ..."], batch: SequenceBatch) -> Float[Tensor, " batch"]:
+        """Give each sequence's contribution to the metric: right answers, or squared errors in the target's unit."""
+        assert batch.targets is not None
+        if self.classes:
+            right = (prediction.argmax(-1) == batch.targets).float()
+            return self._over_steps(right, batch) if self.steps else right
+        scale = torch.tensor(self.target_scale, device=prediction.device, dtype=prediction.dtype)
+        return (self._squares(prediction, batch) * scale**2).mean(-1)
+
+    def finish(self, total: float, units: float) -> float:
+        """Turn the sum of `metrics` over all sequences into the metric."""
+        mean = total / units
+        return mean if self.classes else mean**0.5
+
+    def _squares(self, prediction: Tensor, batch: SequenceBatch) -> Float[Tensor, "batch target"]:
+        assert batch.targets is not None
+        squares = (prediction.reshape(batch.targets.shape) - batch.targets) ** 2
+        return self._over_steps(squares, batch) if self.steps else squares.flatten(1)
+
+    def _over_steps(self, errors: Tensor, batch: SequenceBatch) -> Tensor:
+        inside = batch.mask.reshape(*batch.mask.shape, *[1] * (errors.ndim - 2))
+        return errors.masked_fill(~inside, 0.0).sum(1)

@@ -1,0 +1,64 @@
+"""A trained model's answers, batch by batch, in the data's own words and units."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from tqdm import tqdm
+
+from sostenuto.data.batch import SequenceBatch
+from sostenuto.data.encoding import Encoding
+from sostenuto.training.batches import BatchSource, BatchTransform
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """What a model says of each sequence.
+
+    ``labels`` holds class names ``(n,)`` or numbers ``(n, …)``; with a target for every step, one array a sequence.
+    ``probabilities`` ``(n, classes)`` comes with classes (one array a sequence where every step is classified).
+    """
+
+    labels: Any
+    probabilities: Any = None
+
+
+@torch.no_grad()
+def raw_predictions(
+    model: nn.Module,
+    data: SequenceBatch,
+    *,
+    batch_size: int = 256,
+    device: torch.device | str = "cpu",
+    transform: BatchTransform | None = None,
+    progress: bool = False,
+) -> torch.Tensor:
+    """Run ``model`` over ``data`` in order; outputs ``(n, …)`` on the CPU, per-step ones padded to the longest."""
+    model.eval()
+    source = BatchSource(data, batch_size, torch.device(device), transform=transform)
+    outputs = []
+    for batch, _, _ in tqdm(source.batches(), total=len(source), desc="predicting", disable=not progress):
+        output = model(batch.values, batch.lengths if source.is_ragged else None, batch.timespans).float().cpu()
+        outputs.append(output)
+    longest = max(output.shape[1] for output in outputs)
+    if outputs[0].ndim == 3:
+        outputs = [nn.functional.pad(output, (0, 0, 0, longest - output.shape[1])) for output in outputs]
+    return torch.cat(outputs)
+
+
+def predictions(encoding: Encoding, raw: torch.Tensor, lengths: torch.Tensor) -> Predictions:
+    """Translate raw outputs into class names and probabilities, or numbers in the target's unit."""
+    if encoding.classes:
+        probabilities = raw.double().softmax(-1).numpy()
+        labels = encoding.decode_classes(probabilities.argmax(-1))
+        if encoding.has_step_targets:
+            return Predictions(_cut(labels, lengths), _cut(probabilities, lengths))
+        return Predictions(labels, probabilities)
+    numbers = encoding.decode_targets(raw.numpy())
+    return Predictions(_cut(numbers, lengths) if encoding.has_step_targets else numbers)
+
+
+def _cut(rows: np.ndarray, lengths: torch.Tensor) -> list[np.ndarray]:
+    return [row[:length] for row, length in zip(rows, lengths.tolist(), strict=True)]

@@ -1,0 +1,158 @@
+"""One run from data to result: divide, encode, build, train, score. The CLI and the estimators both call it."""
+
+import warnings
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from sostenuto.checks import InputError
+from sostenuto.data.dataset import Dataset
+from sostenuto.data.encoding import Encoding
+from sostenuto.data.files.atomic import write_atomically
+from sostenuto.models.base import SequenceModel
+from sostenuto.results import FitResult
+from sostenuto.training.config import RunConfig
+from sostenuto.training.data import Parts, divide
+from sostenuto.training.environment import environment
+from sostenuto.training.loop import Trainer
+from sostenuto.training.objective import Objective
+from sostenuto.training.predict import predictions, raw_predictions
+from sostenuto.training.probes import Probe
+from sostenuto.training.run_folder import MODEL, StoredModel, count_parameters, predictions_csv, rebuild, save_model
+from sostenuto.training.state import Progress
+from sostenuto.training.summary import baseline_scores, data_summary, learning_curve, score
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """What training leaves behind."""
+
+    model: SequenceModel
+    encoding: Encoding
+    progress: Progress
+    objective: Objective
+    device: str
+    is_main_process: bool
+
+
+def fit_parts(
+    parts: Parts,
+    config: RunConfig,
+    *,
+    folder: Path | None = None,
+    resume: bool = False,
+    device: str = "auto",
+    probes: dict[str, Probe] | None = None,
+    progress: bool = True,
+) -> Fitted:
+    """Encode, build and train; the weights are a function of config, data and (on CPU) nothing else."""
+    encoding = _encoding(parts, config)
+    train = encoding.encode(parts.train)
+    validation = None if parts.validation is None else encoding.encode(parts.validation)
+    with torch.random.fork_rng():
+        torch.manual_seed(config.training.seed)
+        model = rebuild(encoding, config.model, _word_vectors(parts, config))
+    objective = Objective.of(encoding, config.training, train)
+    trainer = Trainer(
+        model,
+        objective,
+        config.training,
+        train,
+        validation,
+        folder=folder,
+        resume=resume,
+        device=device,
+        probes=probes,
+        batch_transform=parts.whole.batch_transform,
+        progress=progress,
+    )
+    reached = trainer.run()
+    accelerator = trainer.accelerator
+    return Fitted(model, encoding, reached, objective, str(accelerator.device), accelerator.is_main_process)
+
+
+def run(
+    dataset: Dataset,
+    config: RunConfig,
+    folder: Path,
+    *,
+    resume: bool = False,
+    device: str = "auto",
+    probes: dict[str, Probe] | None = None,
+    progress: bool = True,
+) -> FitResult | None:
+    """Train on ``dataset`` and leave a whole run in ``folder``; every process but the first returns None."""
+    checksum = dataset.train.checksum()
+    if config.data.checksum not in ("", checksum):
+        raise InputError(
+            f"{config.data.source}: expected the data the run was started with (checksum {config.data.checksum}), "
+            f"got others ({checksum}); bring the old file back or start a new run."
+        )
+    config = replace(config, data=replace(config.data, checksum=checksum))
+    parts = divide(dataset, config.data, seed=config.training.seed)
+    if not (folder / "config.toml").exists():
+        write_atomically(folder / "config.toml", config.to_toml())
+    fitted = fit_parts(parts, config, folder=folder, resume=resume, device=device, probes=probes, progress=progress)
+    if not fitted.is_main_process:
+        return None
+    save_model(folder / MODEL, StoredModel(fitted.model, fitted.encoding, config.model))
+    result = evaluate(parts, fitted, config, folder)
+    write_atomically(folder / "result.json", result.to_json(indent=1))
+    return result
+
+
+def evaluate(parts: Parts, fitted: Fitted, config: RunConfig, folder: Path) -> FitResult:
+    """Score the model on the test part (or what there is instead), and the cheap methods beside it.
+
+    The cheap methods see the sequences as they are before a batch transform such as noise padding.
+    """
+    encoding, objective = fitted.encoding, fitted.objective
+    held_out = {"test": parts.test, "validation": parts.validation, "training": parts.train}
+    name, chosen = next((name, part) for name, part in held_out.items() if part is not None)
+    data = encoding.encode(chosen)
+    raw = raw_predictions(fitted.model, data, device=fitted.device, transform=parts.whole.batch_transform)
+    classification, regression = score(encoding, raw, data)
+    answers = predictions(encoding, raw, data.lengths)
+    write_atomically(folder / "predictions.csv", predictions_csv(encoding, answers, chosen.targets))
+    value = classification.accuracy if classification else regression.rmse if regression else float("nan")
+    return FitResult(
+        run=str(folder),
+        model=config.model.layer,
+        num_parameters=count_parameters(fitted.model),
+        metric=objective.metric,
+        score=value,
+        higher_is_better=objective.higher_is_better,
+        evaluated_on=name,
+        seconds=round(fitted.progress.seconds, 3),
+        data=data_summary(parts, encoding, config.data.checksum),
+        curve=learning_curve(fitted.progress, objective.metric),
+        classification=classification,
+        regression=regression,
+        baselines=baseline_scores(encoding.encode(parts.train), data, encoding, objective),
+        config=config.to_dict(),
+        environment={**environment(fitted.device), "seed": str(config.training.seed)},
+    )
+
+
+def _encoding(parts: Parts, config: RunConfig) -> Encoding:
+    data = config.data
+    vocabulary = parts.whole.extras.get("vocabulary")
+    return Encoding.fit(
+        parts.train,
+        scaling=data.scaling,  # pyright: ignore[reportArgumentType]
+        missing=data.missing,  # pyright: ignore[reportArgumentType]
+        vocabulary_size=0 if vocabulary is None else len(vocabulary),
+    )
+
+
+def _word_vectors(parts: Parts, config: RunConfig) -> torch.Tensor | None:
+    vectors = parts.whole.extras.get("embedding")
+    if vectors is None or vectors.shape[1] != config.model.embedding_size:
+        if vectors is not None:
+            size = config.model.embedding_size
+            warnings.warn(
+                f"word vectors of size {vectors.shape[1]} are not used: embedding_size is {size}", stacklevel=2
+            )
+        return None
+    return torch.as_tensor(vectors)

@@ -1,0 +1,164 @@
+"""A run on disk: ``config.toml``, ``model.safetensors``, ``metrics.jsonl``, ``predictions.csv``, ``report.html``."""
+
+import csv
+import hashlib
+import io
+import json
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor, nn
+
+from sostenuto.checks import FileFormatError, InputError, require
+from sostenuto.data.encoding import Encoding
+from sostenuto.data.files.atomic import write_atomically
+from sostenuto.models.base import SequenceModel
+from sostenuto.models.build import build_model
+from sostenuto.training.config import ModelConfig, RunConfig
+from sostenuto.training.predict import Predictions
+from sostenuto.types import PathLike
+from sostenuto.version import __version__
+
+MODEL = "model.safetensors"
+FORMAT = "sostenuto-model-1"
+_FILES = ("config.toml", MODEL, "metrics.jsonl", "predictions.csv", "report.html", "result.json")
+
+
+@dataclass(frozen=True, eq=False)
+class StoredModel:
+    """A model with all that is needed to use it."""
+
+    model: SequenceModel
+    encoding: Encoding
+    config: ModelConfig
+
+
+def create_folder(path: PathLike, *, overwrite: bool = False) -> Path:
+    """Make a folder for a new run; an earlier run in it is only replaced when asked, and nothing else is touched."""
+    folder = Path(path)
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder}: expected a folder for the run, got a file; choose another --out.")
+    if folder.is_dir() and any(folder.iterdir()):
+        is_run = (folder / "config.toml").is_file()
+        if not (overwrite and is_run):
+            cure = "pass --overwrite to replace it or --resume to go on" if is_run else "choose another --out"
+            kind = "an earlier run" if is_run else "other files"
+            raise InputError(f"{folder}: expected a new or empty folder, got one with {kind}; {cure}.")
+        for name in _FILES:
+            (folder / name).unlink(missing_ok=True)
+        shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def open_folder(path: PathLike) -> tuple[Path, RunConfig]:
+    """Find an existing run and its config."""
+    folder = Path(path)
+    if not (folder / "config.toml").is_file():
+        raise InputError(
+            f"{folder}: expected a run folder with a config.toml, got none; sostenuto fit --out makes one."
+        )
+    return folder, RunConfig.load(folder / "config.toml")
+
+
+def save_model(path: PathLike, stored: StoredModel) -> Path:
+    """Write weights, encoding and model config into one safetensors file."""
+    tensors = {name: value.detach().cpu().contiguous() for name, value in stored.model.state_dict().items()}
+    metadata = {
+        "format": FORMAT,
+        "version": __version__,
+        "encoding": json.dumps(stored.encoding.to_dict()),
+        "model": json.dumps(asdict(stored.config)),
+        "sha256": _digest(tensors),
+    }
+    return write_atomically(path, save(tensors, metadata=metadata))
+
+
+def load_model(path: PathLike) -> StoredModel:
+    """Read what `save_model` wrote; a damaged or foreign file is refused."""
+    file = Path(path)
+    try:
+        content = file.read_bytes()
+        header_size = int.from_bytes(content[:8], "little")
+        metadata = json.loads(content[8 : 8 + header_size])["__metadata__"]
+        tensors = load(content)
+        require(metadata["format"] == FORMAT, f"expected a model of format {FORMAT}", f"got {metadata['format']!r}")
+        encoding = Encoding.from_dict(json.loads(metadata["encoding"]))
+        config = ModelConfig(**json.loads(metadata["model"]))
+    except OSError as error:
+        raise FileFormatError(file, "expected a trained model", f"got {error.strerror}", "train it first") from error
+    except (SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise FileFormatError(
+            file, "expected a model written by sostenuto fit", f"got a damaged file ({error})"
+        ) from error
+    if metadata.get("sha256") != _digest(tensors):
+        raise FileFormatError(file, "expected the weights that were written", "got altered ones", "train the run anew")
+    model = rebuild(encoding, config)
+    model.load_state_dict(tensors)
+    return StoredModel(model.eval(), encoding, config)
+
+
+def rebuild(encoding: Encoding, config: ModelConfig, embedding: Tensor | None = None) -> SequenceModel:
+    """Build the model that a config and an encoding describe."""
+    options = dict(config.options)
+    return build_model(
+        encoding,
+        config.layer,
+        readout=config.readout,  # pyright: ignore[reportArgumentType]
+        embedding_size=config.embedding_size,
+        embedding_dropout=config.embedding_dropout,
+        embedding=embedding,
+        **options,
+    )
+
+
+def predictions_csv(encoding: Encoding, predicted: Predictions, actual: Any = None) -> str:
+    """Lay predictions out as CSV: one row per sequence, or per step where every step has a target."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    columns = _columns(encoding)
+    known = [] if actual is None else [f"actual{suffix}" for suffix in columns]
+    classes = [f"probability:{name}" for name in encoding.classes]
+    if encoding.has_step_targets:
+        writer.writerow(["sequence", "step", *(f"predicted{s}" for s in columns), *known, *classes])
+        for index, rows in enumerate(predicted.labels):
+            for step in range(len(rows)):
+                truth = [] if actual is None else _cells(actual[index][step])
+                chances = [] if predicted.probabilities is None else _cells(predicted.probabilities[index][step])
+                writer.writerow([index, step, *_cells(rows[step]), *truth, *chances])
+        return text.getvalue()
+    writer.writerow(["sequence", *(f"predicted{s}" for s in columns), *known, *classes])
+    for index, row in enumerate(predicted.labels):
+        truth = [] if actual is None else _cells(actual[index])
+        chances = [] if predicted.probabilities is None else _cells(predicted.probabilities[index])
+        writer.writerow([index, *_cells(row), *truth, *chances])
+    return text.getvalue()
+
+
+def count_parameters(model: nn.Module) -> int:
+    """Count the trained numbers."""
+    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+
+
+def _columns(encoding: Encoding) -> list[str]:
+    if encoding.classes or encoding.output_size == 1:
+        return [""]
+    return [f":{index}" for index in range(encoding.output_size)]
+
+
+def _cells(row: Any) -> list[Any]:
+    flat = np.asarray(row).reshape(-1).tolist()
+    return [f"{cell:.9g}" if isinstance(cell, float) else cell for cell in flat]
+
+
+def _digest(tensors: dict[str, Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        digest.update(f"{name} {tensors[name].dtype} {tuple(tensors[name].shape)}".encode())
+        digest.update(tensors[name].contiguous().view(-1).numpy().tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,102 @@
+"""Everything that changes while training, to and from a checkpoint: resumed, a run goes on bit for bit."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from sostenuto.training.average import WeightAverage
+from sostenuto.training.checkpoint import Checkpoint
+
+
+@dataclass
+class Progress:
+    """How far training has come, in plain values.
+
+    ``epoch`` epochs are finished and ``batch`` batches of the next one, over which ``loss_sum`` and ``units`` run.
+    """
+
+    epoch: int = 0
+    batch: int = 0
+    step: int = 0
+    loss_sum: float = 0.0
+    units: float = 0.0
+    best_score: float | None = None
+    best_epoch: int | None = None
+    stale: int = 0
+    finished: bool = False
+    seconds: float = 0.0
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass
+class TrainingState:
+    """The model, its optimizer, the average and best weights, the random generators, and the progress."""
+
+    model: nn.Module
+    optimizer: Optimizer
+    average: WeightAverage | None
+    progress: Progress
+    best: dict[str, Tensor] | None = None
+
+    def to_checkpoint(self, config_digest: str, random_states: dict[str, Tensor]) -> Checkpoint:
+        """Gather all of it."""
+        tensors = {f"model/{name}": value for name, value in self.model.state_dict().items()}
+        tensors |= {f"best/{name}": value for name, value in (self.best or {}).items()}
+        if self.average is not None:
+            tensors |= {f"average/{name}": value for name, value in self.average.tensors.items()}
+        optimizer = self.optimizer.state_dict()
+        plain: dict[str, dict[str, Any]] = {}
+        for index, entries in optimizer["state"].items():
+            for key, value in entries.items():
+                if isinstance(value, Tensor):
+                    tensors[f"optimizer/{index}/{key}"] = value
+                else:
+                    plain.setdefault(str(index), {})[key] = value
+        tensors |= {f"random/{name}": value for name, value in random_states.items()}
+        values = {
+            "config": config_digest,
+            "progress": vars(self.progress),
+            "optimizer_groups": optimizer["param_groups"],
+            "optimizer_values": plain,
+            "average_steps": self.average.steps if self.average is not None else 0,
+        }
+        return Checkpoint(tensors, values)
+
+    def restore(self, checkpoint: Checkpoint) -> dict[str, Tensor]:
+        """Take all of it back; return the random states by name."""
+        tensors, values = checkpoint.tensors, checkpoint.values
+        self.model.load_state_dict(_under("model/", tensors))
+        self.best = _under("best/", tensors) or None
+        if self.average is not None:
+            self.average.steps = values["average_steps"]
+            for name, value in _under("average/", tensors).items():
+                self.average.tensors[name].copy_(value)
+        state: dict[int, dict[str, Any]] = {
+            int(index): dict(entries) for index, entries in values["optimizer_values"].items()
+        }
+        for name, value in _under("optimizer/", tensors).items():
+            index, key = name.split("/", 1)
+            state.setdefault(int(index), {})[key] = value
+        self.optimizer.load_state_dict({"state": state, "param_groups": values["optimizer_groups"]})
+        self.progress = Progress(**values["progress"])
+        return _under("random/", tensors)
+
+
+def random_states() -> list[Tensor]:
+    """Read the generators of this process: the CPU's, then the current GPU's where there is one."""
+    states = [torch.get_rng_state()]
+    return [*states, torch.cuda.get_rng_state()] if torch.cuda.is_available() else states
+
+
+def set_random_states(states: list[Tensor]) -> None:
+    """Set the generators of this process to what `random_states` read."""
+    torch.set_rng_state(states[0])
+    if len(states) > 1 and torch.cuda.is_available():
+        torch.cuda.set_rng_state(states[1])
+
+
+def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

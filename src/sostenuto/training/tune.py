@@ -1,0 +1,183 @@
+"""Search for settings on a validation part; the test part is never looked at."""
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from sostenuto.checks import InputError, MissingExtraError, SostenutoError, check_choice, check_count
+from sostenuto.data.dataset import Dataset
+from sostenuto.data.files.atomic import write_atomically
+from sostenuto.training.config import RunConfig
+from sostenuto.training.data import divide
+from sostenuto.training.run import fit_parts
+
+Choice = tuple[str, tuple[Any, ...]]
+"""How a setting is drawn: ("log", (low, high)), ("uniform", (low, high)) or ("choice", values)."""
+
+_COMMON: dict[str, Choice] = {
+    "training.learning_rate": ("log", (1e-3, 5e-2)),
+    "training.batch_size": ("choice", (16, 32, 64, 128)),
+    "options.hidden_size": ("choice", (32, 64, 128)),
+}
+SPACES: dict[str, dict[str, Choice]] = {
+    "unicornn": _COMMON
+    | {
+        "options.num_layers": ("choice", (1, 2, 3)),
+        "options.dropout": ("uniform", (0.0, 0.3)),
+        "options.step_size": ("log", (0.05, 2.0)),
+        "options.stiffness": ("log", (0.1, 30.0)),
+    },
+}
+"""What is searched for each layer; layers not named here search the common settings and the number of layers."""
+
+
+def search(
+    dataset: Dataset,
+    config: RunConfig,
+    folder: Path,
+    *,
+    trials: int = 20,
+    sampler: str = "random",
+    device: str = "auto",
+    progress: bool = True,
+) -> list[dict[str, Any]]:
+    """Try ``trials`` settings and return them best first; ``folder`` gets ``trials.jsonl`` and ``best.toml``.
+
+    Random draws are a function of the seed and the trial's number, so a search that was stopped goes on where it was.
+    ``sampler="optuna"`` learns from the trials before (the extra ``tune``).
+    """
+    check_count("trials", trials)
+    check_choice("sampler", sampler, ("random", "optuna"))
+    parts = divide(dataset, config.data, seed=config.training.seed)
+    if parts.validation is None:
+        raise InputError(
+            "expected a validation part to choose on, got none; set validation above 0 or bring more data."
+        )
+    log = folder / "trials.jsonl"
+    done = _read_trials(log, config)
+    space = SPACES.get(config.model.layer, _COMMON | {"options.num_layers": ("choice", (1, 2))})
+    proposals = _optuna(space, config, done) if sampler == "optuna" else _random(space, config)
+    bar = tqdm(total=trials, desc="tuning", unit="trial", disable=not progress)
+    for number, (settings, tell) in enumerate(proposals):
+        if number >= trials:
+            break
+        if number < len(done):
+            tell(done[number]["score"])
+        else:
+            row = {"trial": number, "digest": _digest(config), "settings": settings}
+            row |= _try(parts, apply_settings(config, settings), device)
+            tell(row["score"])
+            done.append(row)
+            with log.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+        bar.update()
+    bar.close()
+    ranked = sorted(done[:trials], key=lambda row: -math.inf if row["score"] is None else row["score"], reverse=True)
+    if ranked[0]["score"] is None:
+        raise SostenutoError("expected at least one setting that trains, got none; widen the search or check the data.")
+    write_atomically(folder / "best.toml", apply_settings(config, ranked[0]["settings"]).to_toml())
+    return ranked
+
+
+def apply_settings(config: RunConfig, settings: dict[str, Any]) -> RunConfig:
+    """Put drawn settings, named ``training.NAME`` or ``options.NAME``, into a config.
+
+    >>> apply_settings(RunConfig(), {"training.batch_size": 8, "options.hidden_size": 4}).training.batch_size
+    8
+    """
+    training = {key.removeprefix("training."): v for key, v in settings.items() if key.startswith("training.")}
+    options = {key.removeprefix("options."): v for key, v in settings.items() if key.startswith("options.")}
+    if options.get("num_layers") == 1:
+        options["dropout"] = 0.0
+    model = replace(config.model, options={**config.model.options, **options})
+    return replace(config, model=model, training=replace(config.training, **training))
+
+
+def _try(parts: Any, config: RunConfig, device: str) -> dict[str, Any]:
+    """Train once; a setting that diverges is recorded with its reason and ranks last."""
+    try:
+        fitted = fit_parts(parts, config, device=device, progress=False)
+    except SostenutoError as error:
+        if isinstance(error, InputError):
+            raise
+        return {"score": None, "reason": str(error)}
+    metric = fitted.objective.metric
+    best = next(row for row in fitted.progress.history if row["epoch"] == fitted.progress.best_epoch)
+    value = best[f"validation_{metric}"]
+    score = value if fitted.objective.higher_is_better else -value
+    return {"score": score, metric: value, "epoch": best["epoch"], "seconds": round(fitted.progress.seconds, 2)}
+
+
+def _random(space: dict[str, Choice], config: RunConfig) -> Iterator[tuple[dict[str, Any], Any]]:
+    number = 0
+    while True:
+        generator = np.random.default_rng([config.training.seed, number])
+        yield {name: _draw(generator, *choice) for name, choice in space.items()}, lambda _: None
+        number += 1
+
+
+def _draw(generator: np.random.Generator, kind: str, values: tuple[Any, ...]) -> Any:
+    if kind == "choice":
+        return values[int(generator.integers(len(values)))]
+    low, high = values
+    if kind == "log":
+        return float(f"{math.exp(generator.uniform(math.log(low), math.log(high))):.3g}")
+    return float(f"{generator.uniform(low, high):.3g}")
+
+
+def _optuna(
+    space: dict[str, Choice], config: RunConfig, done: list[dict[str, Any]]
+) -> Iterator[tuple[dict[str, Any], Any]]:
+    try:
+        import optuna
+    except ImportError as error:
+        raise MissingExtraError("optuna", "tune", "sampler='optuna'") from error
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=config.training.seed))
+    number = 0
+    while True:
+        if number < len(done):
+            study.enqueue_trial(done[number]["settings"])
+        trial = study.ask()
+        settings = {name: _suggest(trial, name, *choice) for name, choice in space.items()}
+
+        def tell(score: float | None, trial: Any = trial) -> None:
+            failed = optuna.trial.TrialState.FAIL
+            study.tell(trial, score) if score is not None else study.tell(trial, state=failed)
+
+        yield settings, tell
+        number += 1
+
+
+def _suggest(trial: Any, name: str, kind: str, values: tuple[Any, ...]) -> Any:
+    if kind == "choice":
+        return trial.suggest_categorical(name, list(values))
+    return trial.suggest_float(name, *values, log=kind == "log")
+
+
+def _read_trials(log: Path, config: RunConfig) -> list[dict[str, Any]]:
+    """Read the trials of an earlier search with the same config; a half-written last line is dropped."""
+    if not log.exists():
+        return []
+    done = []
+    for line in log.read_text(encoding="utf-8").splitlines():
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError:
+            break
+        if row.get("digest") != _digest(config):
+            raise InputError(f"{log}: expected trials of the same settings, got others; choose another --out.")
+        done.append(row)
+    write_atomically(log, "".join(json.dumps(row) + "\n" for row in done))
+    return done
+
+
+def _digest(config: RunConfig) -> str:
+    return hashlib.sha256(config.to_toml().encode()).hexdigest()[:16]
