@@ -20,7 +20,8 @@ class SequenceBatch:
     """Padded sequences, their true lengths, and optionally targets and sampling times.
 
     ``values`` is ``(batch, time, channel)`` and zero past each length; token sequences are ``(batch, time)`` whole
-    numbers. ``targets`` holds one row per sequence: class indices, numbers, or per-step values ``(batch, time, …)``.
+    numbers. ``targets`` holds one row per sequence: class indices or numbers; with ``has_step_targets`` it holds one for
+    every step, ``(batch, time, …)``.
     ``timespans`` (batch, time) is the time passed since the step before, in units of the sampling step.
 
     >>> batch = SequenceBatch.from_sequences([np.zeros((3, 2)), np.ones((1, 2))], targets=[0, 1])
@@ -32,6 +33,7 @@ class SequenceBatch:
     lengths: Lengths
     targets: Shaped[Tensor, "batch ..."] | None = None
     timespans: Timespans | None = None
+    has_step_targets: bool = False
 
     def __post_init__(self) -> None:
         count, steps = self.values.shape[:2]
@@ -61,7 +63,7 @@ class SequenceBatch:
 
         ``missing`` says what becomes of NaN: ``"refuse"`` raises; ``"mask"`` writes 0 there and appends, for every
         channel, an indicator channel that is 1 where a value was observed; ``"interpolate"`` draws a straight line in
-        time between the neighbours, holds the first and last observed value at the ends, and writes 0 into a channel
+        time between the neighbors, holds the first and last observed value at the ends, and writes 0 into a channel
         that was never observed.
         """
         check_choice("missing", missing, ("refuse", "mask", "interpolate"))
@@ -113,11 +115,6 @@ class SequenceBatch:
         spans = None if self.timespans is None else self.timespans[:, :longest]
         return replace(self, values=self.values[:, :longest], targets=targets, timespans=spans)
 
-    @property
-    def has_step_targets(self) -> bool:
-        """Whether there is a target for every step rather than one for every sequence."""
-        return self.targets is not None and self.targets.ndim >= 2 and self.targets.shape[1] == self.values.shape[1] > 1
-
     def to(self, device: torch.device | str, *, non_blocking: bool = False) -> "SequenceBatch":
         """Move every tensor to ``device``."""
         moved = {name: value.to(device, non_blocking=non_blocking) for name, value in self._tensors().items()}
@@ -129,7 +126,7 @@ class SequenceBatch:
 
     def _tensors(self) -> dict[str, Tensor]:
         pairs = ((field.name, getattr(self, field.name)) for field in fields(self))
-        return {name: value for name, value in pairs if value is not None}
+        return {name: value for name, value in pairs if isinstance(value, Tensor)}
 
 
 def as_sequences(sequences: Any, *, layout: Layout = "btc", allow_nan: bool = False) -> list[Steps]:

@@ -121,7 +121,8 @@ class Encoding:
         if data.targets is None:
             return batch
         steps = batch.values.shape[1]
-        return replace(batch, targets=self._encode_targets(replace(data, task=self.task), steps, dtype))
+        targets = self._encode_targets(replace(data, task=self.task), steps, dtype)
+        return replace(batch, targets=targets, has_step_targets=self.has_step_targets)
 
     def decode_classes(self, indices: Any) -> np.ndarray:
         """Give the class names of ``indices``, any shape."""
