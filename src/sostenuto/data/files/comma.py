@@ -1,0 +1,101 @@
+"""The ``.csv`` format: comma-separated text with a header line, as RFC 4180 quotes it."""
+
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from sostenuto.checks import FileFormatError
+from sostenuto.data.dataset import SequenceSet
+from sostenuto.data.files.cells import CellError, parse_numbers
+from sostenuto.data.files.long import long_set
+from sostenuto.data.files.options import Options
+from sostenuto.data.files.place import Place
+from sostenuto.data.files.table import Columns, Table, choose_columns
+from sostenuto.data.files.text import read_text
+from sostenuto.data.files.wide import wide_set
+
+_CELLS_AT_ONCE = 1 << 16
+
+
+def read_csv(path: Path, options: Options) -> SequenceSet:
+    """Read a ``.csv`` file, long or wide."""
+    table = read_table(path, options)
+    return long_set(table, options) if table.columns.is_long else wide_set(table, options)
+
+
+def read_table(path: Path, options: Options) -> Table:
+    """Read the cells of a ``.csv`` file, the values as numbers."""
+    rows = _rows(path, read_text(path))
+    line, header = next(rows)
+    names = tuple(name.strip() for name in header)
+    if len(names) == 1 and any(mark in names[0] for mark in ";\t"):
+        raise FileFormatError(
+            path, "expected columns separated by commas", f"got the header {names[0][:60]!r}", line=line
+        )
+    columns = choose_columns(path, names, options, line=line)
+    return _Builder(path, names, columns).build(rows)
+
+
+def _rows(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    while True:
+        try:
+            row = next(reader, None)
+        except csv.Error as error:
+            raise FileFormatError(
+                path, "expected comma-separated cells", f"could not read them ({error})", line=reader.line_num
+            ) from error
+        if row is None:
+            return
+        if row and not (len(row) == 1 and not row[0].strip()):
+            yield reader.line_num, row
+
+
+class _Builder:
+    """Collects rows, and turns the value cells into numbers many rows at a time."""
+
+    def __init__(self, path: Path, names: tuple[str, ...], columns: Columns) -> None:
+        self.path, self.names, self.columns = path, names, columns
+        self.special: dict[str, list[str]] = {name: [] for name in columns.special}
+        self.positions = sorted(((names.index(name), name) for name in columns.special), reverse=True)
+        self.lines: list[int] = []
+        self.pending: list[str] = []
+        self.blocks: list[np.ndarray] = []
+
+    def build(self, rows: Iterator[tuple[int, list[str]]]) -> Table:
+        for line, row in rows:
+            if len(row) != len(self.names):
+                self._flush()  # a bad cell further up comes first
+                raise FileFormatError(
+                    self.path,
+                    f"expected {len(self.names)} cells as in the header",
+                    f"got {len(row)}",
+                    line=line,
+                )
+            for position, name in self.positions:
+                self.special[name].append(row.pop(position))
+            self.lines.append(line)
+            self.pending.extend(row)
+            if len(self.pending) >= _CELLS_AT_ONCE:
+                self._flush()
+        self._flush()
+        if not self.lines:
+            raise FileFormatError(self.path, "expected at least one row after the header", "got none", line=1)
+        return Table(Place(self.path, self.lines), self.columns, np.concatenate(self.blocks), self.special)
+
+    def _flush(self) -> None:
+        width = len(self.columns.values)
+        try:
+            numbers = parse_numbers(self.pending)
+        except CellError as error:
+            row, column = divmod(error.index, width)
+            done = sum(len(block) for block in self.blocks)
+            name = self.columns.values[column]
+            raise FileFormatError(
+                self.path, f"{error.expected} in column {name!r}", error.got, line=self.lines[done + row]
+            ) from error
+        self.blocks.append(numbers.reshape(-1, width))
+        self.pending = []
