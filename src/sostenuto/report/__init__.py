@@ -1,0 +1,1 @@
+"""Results become figures and one self-contained HTML page: see `sostenuto.report.page`."""

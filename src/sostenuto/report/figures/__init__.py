@@ -1,0 +1,1 @@
+"""One figure a file: plain result records in, matplotlib figures out."""

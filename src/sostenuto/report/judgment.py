@@ -1,0 +1,131 @@
+"""The verdict in one sentence: how good the model is, and whether a cheap baseline would have done as well."""
+
+import math
+from dataclasses import dataclass
+
+from sostenuto.report.metrics import metric
+from sostenuto.report.numbers import count, counted
+from sostenuto.report.section import Outcome
+from sostenuto.report.text import one_line
+from sostenuto.results import BaselineScore, FitResult
+
+_CHANCE = 1.96
+"""Standard errors within which a difference of two shares could be chance."""
+
+
+@dataclass(frozen=True)
+class Judgment:
+    """The outcome, its label, the sentence, and what the reader should know before believing it."""
+
+    outcome: Outcome
+    label: str
+    sentence: str
+    remarks: tuple[str, ...] = ()
+
+
+def judge(result: FitResult) -> Judgment:
+    """Compare the model with the best baseline and say it plainly."""
+    best = best_baseline(result)
+    said = _score_sentence(result)
+    remarks = _remarks(result)
+    if not math.isfinite(result.score):
+        rest = "" if best is None else f" {_the_baseline(best)} reaches {metric(best.metric).write(best.score)}."
+        return Judgment("bad", "No score", f"{said}.{rest}", remarks)
+    if best is None:
+        return Judgment("unknown", "Not compared", f"{said}; no baseline was measured.", remarks)
+    score = metric(best.metric).write(best.score)
+    name = one_line(best.name)
+    if _level(result, best):
+        chance = "" if best.score == result.score else ", a difference that could be chance"
+        return Judgment(
+            "caution", "No clear winner", f"{said}; {name}, a cheap baseline, reaches {score}{chance}.", remarks
+        )
+    if (best.score > result.score) == result.higher_is_better:
+        return Judgment("bad", "A baseline wins", f"{said}; {name}, a cheap baseline, does better: {score}.", remarks)
+    return Judgment("good", "Ahead of the baselines", f"{said}; the best cheap baseline reaches {score}.", remarks)
+
+
+def best_baseline(result: FitResult) -> BaselineScore | None:
+    """Return the best baseline measured by the model's own metric, if any."""
+    finite = [one for one in result.baselines if math.isfinite(one.score) and one.metric == result.metric]
+    if not finite:
+        return None
+    return (max if result.higher_is_better else min)(finite, key=lambda one: one.score)
+
+
+def evaluated_count(result: FitResult) -> int:
+    """Return how many predictions the score rests on."""
+    scores = result.classification or result.regression
+    parts = {
+        "test": result.data.num_test,
+        "validation": result.data.num_validation,
+        "train": result.data.num_train,
+    }
+    return scores.count if scores is not None else parts.get(result.evaluated_on, 0)
+
+
+def evaluated_things(result: FitResult) -> str:
+    """Return what was scored, as in "360 test sequences"."""
+    noun = {"sequence": "prediction", "forecast": "forecast"}.get(result.data.task, "sequence")
+    total = evaluated_count(result)
+    part = {"train": "training"}.get(result.evaluated_on, one_line(result.evaluated_on))
+    return f"{count(total)} {part} {noun}{'' if total == 1 else 's'}" if total else f"the {part} part"
+
+
+def _score_sentence(result: FitResult) -> str:
+    kind = metric(result.metric)
+    score = kind.write(result.score)
+    things = evaluated_things(result)
+    if not math.isfinite(result.score):
+        return (
+            f"The {kind.label} on {things} is not a finite number: training failed, or the metric is not defined here"
+        )
+    if result.metric == "accuracy":
+        verb = "is" if evaluated_count(result) == 1 else "are"
+        return f"{score} of {things} {verb} classified correctly"
+    if result.metric in {"rmse", "mae"} and result.regression is not None:
+        target = one_line(result.regression.target_name)
+        unit = f" of {target}" if target else ""
+        return f"Predictions{unit} on {things} are typically off by {score} ({kind.label})"
+    return f"The model reaches a {kind.label} of {score} on {things}"
+
+
+def _level(result: FitResult, best: BaselineScore) -> bool:
+    """Whether the two scores are the same as written, or so close that chance could part them."""
+    kind = metric(result.metric)
+    if kind.write(result.score) == kind.write(best.score):
+        return True
+    total = evaluated_count(result)
+    if result.metric != "accuracy" or total == 0:
+        return False
+    spread = math.sqrt((result.score * (1 - result.score) + best.score * (1 - best.score)) / total)
+    return abs(result.score - best.score) < _CHANCE * spread
+
+
+def _the_baseline(best: BaselineScore) -> str:
+    return f"The best cheap baseline, {one_line(best.name)},"
+
+
+def _remarks(result: FitResult) -> tuple[str, ...]:
+    remarks = []
+    if result.evaluated_on == "validation":
+        chosen = ", which also chose the epoch to keep" if result.curve.best_epoch is not None else ""
+        remarks.append(
+            f"There is no test part: the score is that of the validation part{chosen}. Expect less on new data."
+        )
+    if result.evaluated_on == "train":
+        remarks.append("The score is that of the training part itself: it says nothing about new data.")
+    total = evaluated_count(result)
+    if 0 < total < 100:
+        remarks.append(f"Only {counted(total, 'case')} were scored: the number would change with other data.")
+    if result.metric == "r2" and result.score < 0:
+        remarks.append("An R² below zero is worse than always answering the average.")
+    return tuple(remarks)
+
+
+def most_common_share(result: FitResult) -> float:
+    """Return the accuracy of always answering the most common class of the scored part, or NaN."""
+    scores = result.classification
+    if scores is None or not scores.count:
+        return math.nan
+    return max((sum(row) for row in scores.confusion), default=0) / scores.count

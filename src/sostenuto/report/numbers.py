@@ -1,0 +1,129 @@
+"""Numbers as a reader wants them: few digits, aligned, never rounded to a claim that is not true."""
+
+import math
+from collections.abc import Sequence
+
+NOT_A_NUMBER = "n/a"
+_NARROW_SPACE = "\u202f"
+_MINUS = "\u2212"
+_SUPERSCRIPT = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+
+
+def percent(share: float, *, decimals: int = 1, aligned: bool = False) -> str:
+    """Write a share of one as a percentage; only exactly 1 is called 100 %.
+
+    ``aligned`` keeps the decimals of 0 and 100.
+
+    >>> percent(0.975), percent(0.99999), percent(1.0)
+    ('97.5\u202f%', '>\u202f99.9\u202f%', '100\u202f%')
+    """
+    if not math.isfinite(share):
+        return NOT_A_NUMBER
+    value = 100 * share
+    least = 10.0**-decimals
+    if 100 - least / 2 < value < 100:
+        return f">{_NARROW_SPACE}{100 - least:.{decimals}f}{_NARROW_SPACE}%"
+    if 0 < value < least / 2:
+        return f"<{_NARROW_SPACE}{least:.{decimals}f}{_NARROW_SPACE}%"
+    text = f"{value:.0f}" if value in (0, 100) and not aligned else f"{value:.{decimals}f}"
+    return f"{text}{_NARROW_SPACE}%".replace("-", _MINUS)
+
+
+def number(value: float, *, digits: int = 4, aligned: bool = False) -> str:
+    """Write a number with ``digits`` significant digits, in powers of ten where it is very large or small.
+
+    ``aligned`` keeps the zeros at the end.
+
+    >>> number(1234.5678), number(-0.01234567), number(3.2e-7), number(float("nan"))
+    ('1,235', '−0.01235', '3.2 × 10⁻⁷', 'n/a')
+    """
+    if not math.isfinite(value):
+        return NOT_A_NUMBER
+    if value == 0:
+        return "0"
+    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+    power = int(exponent)
+    if -4 <= power < 6:
+        text = f"{value:,.{max(digits - 1 - power, 0)}f}"
+        text = text.rstrip("0").rstrip(".") if "." in text and not aligned else text
+    else:
+        mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
+        power_of_ten = f"10{str(power).translate(_SUPERSCRIPT)}"
+        plain = {"1": power_of_ten, "-1": f"-{power_of_ten}"}
+        text = plain.get(mantissa, f"{mantissa} × {power_of_ten}")
+    return text.replace("-", _MINUS)
+
+
+def count(value: float) -> str:
+    """Write a whole number with separators.
+
+    >>> count(1234567)
+    '1,234,567'
+    """
+    return f"{round(value):,}".replace("-", _MINUS) if math.isfinite(value) else NOT_A_NUMBER
+
+
+def counted(value: int, singular: str, plural: str = "") -> str:
+    """Write a count with its noun.
+
+    >>> counted(1, "epoch"), counted(12, "epoch"), counted(2, "class", "classes")
+    ('1 epoch', '12 epochs', '2 classes')
+    """
+    return f"{count(value)} {singular if value == 1 else plural or singular + 's'}"
+
+
+def duration(seconds: float) -> str:
+    """Write a time span in the units a person would use; its spaces do not break.
+
+    >>> [duration(seconds).replace("\u00a0", " ") for seconds in (0.0421, 12.34, 125, 7384)]
+    ['42 ms', '12.3 s', '2 min 05 s', '2 h 03 min']
+    """
+    if not math.isfinite(seconds) or seconds < 0:
+        return NOT_A_NUMBER
+    return _spelled(seconds).replace(" ", "\u00a0")
+
+
+def _spelled(seconds: float) -> str:
+    if seconds < 0.0005:
+        return "under 1 ms"
+    if seconds < 0.9995:
+        return f"{1000 * seconds:.0f} ms"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{count(hours)} h {minutes:02d} min"
+
+
+def tick_labels(values: Sequence[float], *, as_percent: bool = False) -> list[str]:
+    """Label an axis: every label as short as telling neighbors apart allows.
+
+    >>> tick_labels([0.9, 0.95, 1.0], as_percent=True)
+    ['90\u202f%', '95\u202f%', '100\u202f%']
+    """
+    labels: list[str] = []
+    for digits in range(3, 13):
+        if as_percent:
+            labels = [f"{number(100 * value, digits=digits)}{_NARROW_SPACE}%" for value in values]
+        else:
+            labels = [number(value, digits=digits) for value in values]
+        if len(set(labels)) == len(labels):
+            break
+    return labels
+
+
+def binomial_interval(share: float, trials: int) -> tuple[float, float]:
+    """Return Wilson's 95 % interval of a share seen in ``trials`` independent trials.
+
+    >>> [round(bound, 3) for bound in binomial_interval(0.5, 100)]
+    [0.404, 0.596]
+    """
+    if trials <= 0 or not 0 <= share <= 1:
+        return (math.nan, math.nan)
+    z = 1.959964
+    weight = 1 + z * z / trials
+    center = (share + z * z / (2 * trials)) / weight
+    half = z / weight * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
+    return (max(center - half, 0.0), min(center + half, 1.0))
