@@ -62,7 +62,7 @@ docs: $(VENV)/stamp-docs
 	@echo "The documentation is $(CURDIR)/docs/_build/html/index.html"
 
 bench: $(VENV)/stamp-base
-	$(VENV)/bin/sostenuto bench
+	$(VENV)/bin/sostenuto bench --out results
 
 clean:
 	rm -rf $(VENV) docs/_build docs/reference build dist htmlcov .coverage .pytest_cache .ruff_cache .import_linter_cache .hypothesis
