@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from sostenuto.checks import InputError, check_choice, sentence
+from sostenuto.checks import InputError, check_choice, require, sentence
 from sostenuto.data.encoding import Encoding
 from sostenuto.models.base import SequenceModel
 from sostenuto.models.classifier import SequenceClassifier
@@ -14,6 +14,8 @@ from sostenuto.models.regressor import SequenceRegressor
 from sostenuto.models.sequence import SequenceToSequence
 from sostenuto.models.tokens import TokenClassifier
 from sostenuto.nn import LAYERS
+
+_TAKEN = ("input_size", "batch_first", "proj_size", "device", "dtype")
 
 
 def build_model(
@@ -37,15 +39,13 @@ def build_model(
     'SequenceClassifier'
     """
     check_choice("layer", layer, LAYERS)
+    if encoding.is_tokens:
+        one_target = encoding.task in ("classification", "regression")
+        require(one_target, "expected one target a sequence for tokens", f"got the task {encoding.task!r}")
     width = embedding_size if encoding.is_tokens else encoding.input_size
     if embedding is not None:
         width = embedding.shape[1]
-    try:
-        recurrent = LAYERS[layer](width, batch_first=True, **options)
-    except TypeError as error:
-        raise InputError(
-            sentence(f"expected options of the layer {layer!r}", f"got {sorted(options)} ({error})")
-        ) from error
+    recurrent = _make_layer(layer, width, options)
     if encoding.task == "sequence":
         return SequenceToSequence(recurrent, encoding.output_size)
     if encoding.task == "forecast":
@@ -62,3 +62,17 @@ def build_model(
         )
     kind = SequenceClassifier if encoding.task == "classification" else SequenceRegressor
     return kind(recurrent, encoding.output_size, readout)
+
+
+def _make_layer(name: str, width: int, options: dict[str, Any]) -> Any:
+    taken = [option for option in _TAKEN if option in options]
+    require(not taken, f"expected options of the layer {name!r}", f"got {taken}", "the model sets these itself")
+    try:
+        return LAYERS[name](width, batch_first=True, **options)
+    except InputError:
+        raise
+    # torch's own layers speak of a wrong option in either way.
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            sentence(f"expected options of the layer {name!r}", f"got {sorted(options)} ({error})")
+        ) from error

@@ -32,7 +32,7 @@ class Forecaster(SequenceModel):
 
     def forward(
         self, values: Sequences, lengths: Lengths | None = None, timespans: Timespans | None = None
-    ) -> Float[Tensor, "batch horizon channel"]:
+    ) -> Float[Tensor, "batch horizon target"]:
         """Return the forecast, nearest step first."""
         states = self.states(values, lengths, timespans, only_last=True)
         pooled = pool(states, lengths, "last", bidirectional=self.layer.bidirectional)
