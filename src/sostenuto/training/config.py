@@ -1,6 +1,5 @@
 """What a run is made of, as data: TOML in, TOML out, every key known and checked."""
 
-import math
 import tomllib
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
@@ -16,6 +15,14 @@ from sostenuto.checks import (
     shown,
 )
 from sostenuto.types import PathLike
+
+_KINDS: dict[Any, str] = {
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    dict: "a table",
+}
 
 
 @dataclass(frozen=True)
@@ -69,6 +76,12 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         check_choice("readout", self.readout, ("last", "mean", "max"))
+        check_count("embedding_size", self.embedding_size)
+        check_fraction("embedding_dropout", self.embedding_dropout)
+        own = [f.name for f in fields(self)]
+        misplaced = [name for name in self.options if name in own]
+        if misplaced:
+            raise InputError(f"expected options of the layer alone, got {shown(misplaced)}; they stand beside them.")
 
 
 @dataclass(frozen=True)
@@ -127,6 +140,10 @@ class TrainingConfig:
             check_count(name, getattr(self, name))
         for name in ("patience", "gradient_window", "subsample", "seed"):
             check_count(name, getattr(self, name), least=0)
+        if self.seed >= 2**63:
+            raise InputError(f"expected seed to be below 2**63, which is what generators take, got {self.seed}.")
+        for epoch in self.step_epochs:
+            check_count("step_epochs", epoch)
         check_positive("learning_rate", self.learning_rate)
         for name in ("weight_decay", "gradient_clip", "input_noise", "checkpoint_seconds", "step_factor"):
             check_positive(name, getattr(self, name), zero=True)
@@ -216,13 +233,25 @@ def _value(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return '"' + "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in escaped) + '"'
-    if isinstance(value, (int, float)):
-        return repr(value) if math.isfinite(value) else "nan" if math.isnan(value) else str(value)
+        return '"' + "".join(_character(c, value) for c in value) + '"'
+    if isinstance(value, int):
+        return int.__repr__(value)
+    if isinstance(value, float):
+        # NumPy's float64 is a float whose own repr is no TOML.
+        return float.__repr__(value)
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_value(item) for item in value) + "]"
     raise InputError(f"expected a string, number, boolean or list in a config, got {type(value).__name__}.")
+
+
+def _character(c: str, text: str) -> str:
+    if c in ('"', "\\"):
+        return "\\" + c
+    if c.isprintable():
+        return c
+    if "\ud800" <= c <= "\udfff":
+        raise InputError(f"expected text that UTF-8 can hold, got {text!r}; rename the file.")
+    return f"\\u{ord(c):04x}" if ord(c) <= 0xFFFF else f"\\U{ord(c):08x}"
 
 
 def _read(cls: type, values: dict[str, Any], where: str) -> Any:
@@ -237,11 +266,17 @@ def _read(cls: type, values: dict[str, Any], where: str) -> Any:
 def _coerced(hint: Any, value: Any, name: str) -> Any:
     if is_dataclass(hint) and isinstance(value, dict):
         return _read(hint, value, name)  # pyright: ignore[reportArgumentType]
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+    if hint is float and _is_kind(value, int):
         return float(value)
-    if hint == tuple[int, ...] and isinstance(value, (list, tuple)):
-        return tuple(value)
-    kind = hint if isinstance(hint, type) else dict
-    if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
-        raise InputError(f"expected {name} to be a {kind.__name__}, got {value!r}.")
+    if hint == tuple[int, ...]:
+        if isinstance(value, (list, tuple)) and all(_is_kind(item, int) for item in value):
+            return tuple(value)
+        raise InputError(f"expected {name} to be a list of whole numbers, got {value!r}.")
+    kind: Any = hint if hint in _KINDS else dict
+    if not _is_kind(value, kind):
+        raise InputError(f"expected {name} to be {_KINDS[kind]}, got {value!r}.")
     return value
+
+
+def _is_kind(value: Any, kind: type) -> bool:
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
