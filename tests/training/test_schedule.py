@@ -1,4 +1,5 @@
 import math
+from itertools import pairwise
 
 import pytest
 
@@ -25,8 +26,8 @@ def test_one_cycle_starts_peaks_and_ends_where_it_says():
     assert curve[300] == max(curve) == pytest.approx(0.2)
     assert curve[650] == pytest.approx((0.2 + 0.2e-4) / 2)
     assert curve[1000] == pytest.approx(0.2e-4)
-    assert all(a < b for a, b in zip(curve[:300], curve[1:301], strict=True))
-    assert all(a > b for a, b in zip(curve[300:1000], curve[301:], strict=True))
+    assert all(a < b for a, b in pairwise(curve[:301]))
+    assert all(a > b for a, b in pairwise(curve[300:]))
 
 
 def test_cosine_falls_to_zero():

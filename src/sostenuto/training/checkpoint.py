@@ -1,6 +1,6 @@
 """Checkpoints: safetensors beside JSON, each with a digest, so that a damaged one is known and the one before is used.
 
-``checkpoints/000012-00000.safetensors`` holds the tensors after epoch 12, batch 0 of the next; the ``.json`` of the
+``checkpoints/000012-000000.safetensors`` holds the tensors after epoch 12, batch 0 of the next; the ``.json`` of the
 same name holds everything else and both digests. The JSON is written last: without it there is no checkpoint.
 """
 
@@ -35,16 +35,18 @@ class Checkpoint:
 
 
 def write_checkpoint(folder: Path, checkpoint: Checkpoint, epoch: int, batch: int = 0) -> Path:
-    """Write a checkpoint and drop all but the newest two."""
+    """Write a checkpoint; of the others only the one before it stays, and nothing that a killed run left half done."""
     path = folder / f"{epoch:06d}-{batch:06d}.json"
     tensors = save({name: tensor.detach().cpu().contiguous() for name, tensor in checkpoint.tensors.items()})
     write_atomically(path.with_suffix(".safetensors"), tensors)
     body = json.dumps(checkpoint.values, sort_keys=True)
     envelope = {"tensors_sha256": _digest(tensors), "values_sha256": _digest(body.encode()), "values": body}
     write_atomically(path, json.dumps(envelope))
-    for old in sorted(folder.glob("*.json"))[:-KEPT]:
-        old.unlink()
-        old.with_suffix(".safetensors").unlink(missing_ok=True)
+    # What lies after this one in time is damaged, or of a run that was given up: it must not be taken for the newest.
+    kept = sorted(old.stem for old in folder.glob("*.json") if old.stem <= path.stem)[-KEPT:]
+    for file in [*folder.glob("*.json"), *folder.glob("*.safetensors"), *folder.glob(".*.tmp")]:
+        if file.stem not in kept:
+            file.unlink(missing_ok=True)
     return path
 
 
@@ -57,8 +59,10 @@ def read_checkpoint(path: Path) -> Checkpoint:
         if not whole:
             raise CheckpointError(f"{path}: expected the content that was written, got a truncated or altered file.")
         return Checkpoint(load(tensors), json.loads(body))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
-        raise CheckpointError(f"{path}: expected a whole checkpoint, got {error}.") from error
+    except OSError as error:
+        raise CheckpointError(f"{error.filename}: expected a whole checkpoint, got {error.strerror}.") from error
+    except (ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
+        raise CheckpointError(f"{path}: expected a whole checkpoint, got a damaged file ({error}).") from error
 
 
 def newest_checkpoint(folder: Path) -> Checkpoint | None:
