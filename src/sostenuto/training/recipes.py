@@ -28,7 +28,11 @@ def model_config(layer: str, **options: Any) -> ModelConfig:
     >>> model_config("gru", num_layers=2).options
     {'hidden_size': 64, 'num_layers': 2}
     """
-    return ModelConfig(layer=layer, options={**LAYER_OPTIONS.get(layer, _GATED), **options})
+    chosen = {**LAYER_OPTIONS.get(layer, _GATED), **options}
+    # Dropout acts between layers: a single one that was given no dropout is not to be warned about ours.
+    if chosen.get("num_layers") == 1 and "dropout" not in options:
+        chosen.pop("dropout", None)
+    return ModelConfig(layer=layer, options=chosen)
 
 
 def training_config(layer: str, **options: Any) -> TrainingConfig:
