@@ -44,9 +44,13 @@ def fit_parts(
     resume: bool = False,
     device: str = "auto",
     probes: dict[str, Probe] | None = None,
+    class_weights: torch.Tensor | None = None,
     progress: bool = True,
 ) -> Fitted:
-    """Encode, build and train; the weights are a function of config, data and (on CPU) nothing else."""
+    """Encode, build and train; the weights are a function of config, data and (on CPU) nothing else.
+
+    ``class_weights`` (one number a class, in the encoding's order) replaces what ``config`` says of them.
+    """
     encoding = _encoding(parts, config)
     train = encoding.encode(parts.train)
     validation = None if parts.validation is None else encoding.encode(parts.validation)
@@ -54,6 +58,8 @@ def fit_parts(
         torch.manual_seed(config.training.seed)
         model = rebuild(encoding, config.model, _word_vectors(parts, config))
     objective = Objective.of(encoding, config.training, train)
+    if class_weights is not None:
+        objective = replace(objective, class_weights=class_weights)
     trainer = Trainer(
         model,
         objective,

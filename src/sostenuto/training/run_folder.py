@@ -5,7 +5,7 @@ import hashlib
 import io
 import json
 import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +26,18 @@ from sostenuto.version import __version__
 
 MODEL = "model.safetensors"
 FORMAT = "sostenuto-model-1"
+_OWN = ("format", "version", "encoding", "model", "sha256")
 _FILES = ("config.toml", MODEL, "metrics.jsonl", "predictions.csv", "report.html", "result.json")
 
 
 @dataclass(frozen=True, eq=False)
 class StoredModel:
-    """A model with all that is needed to use it."""
+    """A model with all that is needed to use it; ``notes`` are further texts that travel in the same file."""
 
     model: SequenceModel
     encoding: Encoding
     config: ModelConfig
+    notes: dict[str, str] = field(default_factory=dict)
 
 
 def create_folder(path: PathLike, *, overwrite: bool = False) -> Path:
@@ -68,39 +70,52 @@ def open_folder(path: PathLike) -> tuple[Path, RunConfig]:
 
 def save_model(path: PathLike, stored: StoredModel) -> Path:
     """Write weights, encoding and model config into one safetensors file."""
+    return write_atomically(path, pack_model(stored))
+
+
+def load_model(path: PathLike) -> StoredModel:
+    """Read what `save_model` wrote; a damaged or foreign file is refused."""
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise FileFormatError(path, "expected a trained model", f"got {error.strerror}", "train it first") from error
+    return unpack_model(content, path)
+
+
+def pack_model(stored: StoredModel) -> bytes:
+    """Lay weights, encoding, model config and notes out as the content of one safetensors file."""
     tensors = {name: value.detach().cpu().contiguous() for name, value in stored.model.state_dict().items()}
-    metadata = {
+    own = {
         "format": FORMAT,
         "version": __version__,
         "encoding": json.dumps(stored.encoding.to_dict()),
         "model": json.dumps(asdict(stored.config)),
         "sha256": _digest(tensors),
     }
-    return write_atomically(path, save(tensors, metadata=metadata))
+    return save(tensors, metadata={**stored.notes, **own})
 
 
-def load_model(path: PathLike) -> StoredModel:
-    """Read what `save_model` wrote; a damaged or foreign file is refused."""
-    file = Path(path)
+def unpack_model(content: bytes, origin: PathLike) -> StoredModel:
+    """Read what `pack_model` laid out; ``origin`` is the name an error gives to damaged or foreign content."""
     try:
-        content = file.read_bytes()
         header_size = int.from_bytes(content[:8], "little")
         metadata = json.loads(content[8 : 8 + header_size])["__metadata__"]
         tensors = load(content)
         require(metadata["format"] == FORMAT, f"expected a model of format {FORMAT}", f"got {metadata['format']!r}")
         encoding = Encoding.from_dict(json.loads(metadata["encoding"]))
         config = ModelConfig(**json.loads(metadata["model"]))
-    except OSError as error:
-        raise FileFormatError(file, "expected a trained model", f"got {error.strerror}", "train it first") from error
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
         raise FileFormatError(
-            file, "expected a model written by sostenuto fit", f"got a damaged file ({error})"
+            origin, "expected a model written by sostenuto", f"got a damaged file ({error})"
         ) from error
     if metadata.get("sha256") != _digest(tensors):
-        raise FileFormatError(file, "expected the weights that were written", "got altered ones", "train the run anew")
+        raise FileFormatError(
+            origin, "expected the weights that were written", "got altered ones", "train the run anew"
+        )
     model = rebuild(encoding, config)
     model.load_state_dict(tensors)
-    return StoredModel(model.eval(), encoding, config)
+    notes = {name: text for name, text in metadata.items() if name not in _OWN}
+    return StoredModel(model.eval(), encoding, config, notes)
 
 
 def rebuild(encoding: Encoding, config: ModelConfig, embedding: Tensor | None = None) -> SequenceModel:
