@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from sostenuto.checks import FileFormatError, InputError
-from sostenuto.data.download import ATTEMPTS, DownloadError, atomic, exclusive, extract, fetch, members
+from sostenuto.data.download import ATTEMPTS, DownloadError, exclusive, extract, fetch, members
+from sostenuto.data.files.atomic import atomic
 
 CONTENT = bytes(range(256)) * 4000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

@@ -26,8 +26,9 @@ from sostenuto.cli.options import (
 from sostenuto.cli.tables import table
 
 if TYPE_CHECKING:
+    from sostenuto.data.dataset import SequenceSet
     from sostenuto.results import FitResult
-    from sostenuto.training.config import RunConfig
+    from sostenuto.training.config import DataConfig, RunConfig
 
 
 @guarded
@@ -75,6 +76,7 @@ def fit(
     """
     from sostenuto.checks import check_choice
     from sostenuto.report.page import save
+    from sostenuto.training.config import DataConfig, RunConfig
     from sostenuto.training.data import open_dataset
     from sostenuto.training.probes import PROBES
     from sostenuto.training.processes import main_decides
@@ -85,38 +87,37 @@ def fit(
         check_choice("probe", name, PROBES)
     if resume is not None:
         _, settings = open_folder(resume)
+        dataset = open_dataset(settings.data, data_dir=data_dir, seed=settings.training.seed)
     else:
-        settings = _settings(
-            config,
-            model,
-            {
-                "source": data or "",
-                "test": test,
-                "task": task,
-                "layout": layout,
-                "target": target,
-                "series": series,
-                "time": time,
-                "group": group,
-                "missing": missing,
-                "scaling": scaling,
-                "validation": validation,
-                "split": split,
-                "window": window,
-                "horizon": horizon,
-            },
-            {"hidden_size": hidden_size, "num_layers": num_layers, **layer_options(option)},
-            readout,
-            {
-                "epochs": epochs,
-                "batch_size": batch_size,
-                "learning_rate": learning_rate,
-                "patience": patience,
-                "precision": precision,
-                "seed": seed,
-            },
-        )
-    dataset = open_dataset(settings.data, data_dir=data_dir, seed=settings.training.seed)
+        start = RunConfig.load(config) if config is not None else None
+        said_data = {
+            "source": data or "",
+            "test": test,
+            "task": task,
+            "layout": layout,
+            "target": target,
+            "series": series,
+            "time": time,
+            "group": group,
+            "missing": missing,
+            "scaling": scaling,
+            "validation": validation,
+            "split": split,
+            "window": window,
+            "horizon": horizon,
+        }
+        said_layer = {"hidden_size": hidden_size, "num_layers": num_layers, **layer_options(option)}
+        said_training = {
+            "epochs": epochs,
+            "batch_size": batch_size,
+            "learning_rate": learning_rate,
+            "patience": patience,
+            "precision": precision,
+            "seed": seed,
+        }
+        data_config = replace(start.data if start else DataConfig(), **{"checksum": "", **_said(said_data)})
+        dataset = open_dataset(data_config, data_dir=data_dir, seed=seed or 0)
+        settings = _settings(start, model, data_config, dataset.train, readout, _said(said_layer), _said(said_training))
 
     def make_folder() -> Path:
         return create_folder(out or _free_folder(dataset.name, settings.model.layer), overwrite=overwrite)
@@ -137,39 +138,38 @@ def fit(
     print(json.dumps(_summary(result, report)) if as_json else _table(result, report))
 
 
+def _said(options: dict[str, Any]) -> dict[str, Any]:
+    """Keep the options that were given."""
+    return {name: value for name, value in options.items() if value not in (None, "")}
+
+
 def _settings(
-    config: Path | None,
+    start: "RunConfig | None",
     model: str,
-    data: dict[str, Any],
-    layer: dict[str, Any],
+    data: "DataConfig",
+    train: "SequenceSet",
     readout: str,
+    layer: dict[str, Any],
     training: dict[str, Any],
 ) -> "RunConfig":
-    """Put what was said on the command line over the config file, or over the recipe of the layer."""
+    """Put what was said on the command line over the config file, or over the recipe of the layer and the task."""
     from sostenuto.checks import check_choice
+    from sostenuto.data.targets import task_of
     from sostenuto.nn import LAYERS
     from sostenuto.training import recipes
     from sostenuto.training.config import RunConfig
 
-    said_data, said_layer, said_training = (
-        {name: value for name, value in said.items() if value not in (None, "")} for said in (data, layer, training)
-    )
-    if config is not None and not model:
-        start = RunConfig.load(config)
-        options = {**start.model.options, **said_layer}
-        return RunConfig(
-            data=replace(start.data, **({"checksum": ""} | said_data)),
-            model=replace(start.model, options=options, readout=readout or start.model.readout),
-            training=replace(start.training, **said_training),
-        )
+    if start is not None and model in ("", start.model.layer):
+        options = {**start.model.options, **layer}
+        chosen = replace(start.model, options=options, readout=readout or start.model.readout)
+        return RunConfig(data, chosen, replace(start.training, **training))
     layer_name = model or "unicornn"
     check_choice("model", layer_name, LAYERS)
-    chosen = recipes.model_config(layer_name, **said_layer)
-    base = RunConfig.load(config).data if config is not None else RunConfig().data
+    chosen = recipes.model_config(layer_name, **layer)
     return RunConfig(
-        data=replace(base, **({"checksum": ""} | said_data)),
-        model=replace(chosen, readout=readout or chosen.readout),
-        training=recipes.training_config(layer_name, **said_training),
+        data,
+        replace(chosen, readout=readout or chosen.readout),
+        recipes.training_config(layer_name, task_of(train), **training),
     )
 
 
@@ -185,8 +185,8 @@ def _free_folder(data: str, model: str) -> Path:
 
 def _summary(result: "FitResult", report: Path) -> dict[str, Any]:
     baselines = [{"name": b.name, "score": b.score} for b in result.baselines]
-    kept = ("run", "model", "num_parameters", "metric", "score", "evaluated_on", "seconds")
-    return {name: getattr(result, name) for name in kept} | {
+    kept = ("model", "num_parameters", "metric", "score", "evaluated_on", "seconds")
+    return {"run": str(report.parent), **{name: getattr(result, name) for name in kept}} | {
         "data": result.data.name,
         "checksum": result.data.checksum,
         "best_epoch": result.curve.best_epoch,

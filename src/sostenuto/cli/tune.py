@@ -48,6 +48,7 @@ def tune(
 ) -> None:
     """Try settings at random, choose by a validation split, write the best as best.toml for fit --config."""
     from sostenuto.checks import check_choice
+    from sostenuto.data.targets import task_of
     from sostenuto.nn import LAYERS
     from sostenuto.training import recipes
     from sostenuto.training.config import DataConfig, RunConfig
@@ -57,10 +58,10 @@ def tune(
     check_choice("model", model, LAYERS)
     said = {"source": data, "task": task, "target": target, "series": series, "time": time, "group": group}
     settings = DataConfig(layout=layout, **{name: value for name, value in said.items() if value})
-    training = recipes.training_config(model, seed=seed)
+    dataset = open_dataset(settings, data_dir=data_dir, seed=seed)
+    training = recipes.training_config(model, task_of(dataset.train), seed=seed)
     training = training if epochs is None else replace(training, epochs=epochs)
     config = RunConfig(settings, recipes.model_config(model), training)
-    dataset = open_dataset(settings, data_dir=data_dir, seed=seed)
     folder = out or Path("runs") / f"tune-{dataset.name.replace('/', '-')}-{model}"
     folder.mkdir(parents=True, exist_ok=True)
     ranked = search(

@@ -20,9 +20,9 @@ class SequenceBatch:
     """Padded sequences, their true lengths, and optionally targets and sampling times.
 
     ``values`` is ``(batch, time, channel)`` and zero past each length; token sequences are ``(batch, time)`` whole
-    numbers. ``targets`` holds one row per sequence: class indices or numbers; with ``has_step_targets`` it holds one for
-    every step, ``(batch, time, …)``.
-    ``timespans`` (batch, time) is the time passed since the step before, in units of the sampling step.
+    numbers. ``targets`` holds one row per sequence: class indices or numbers; with ``has_step_targets`` one for every
+    step, ``(batch, time, …)``. ``timespans`` (batch, time) is the time passed since the step before, in
+    units of the sampling step.
 
     >>> batch = SequenceBatch.from_sequences([np.zeros((3, 2)), np.ones((1, 2))], targets=[0, 1])
     >>> batch.values.shape, batch.lengths.tolist(), batch.mask.tolist()

@@ -3,9 +3,7 @@
 import contextlib
 import hashlib
 import lzma
-import os
 import tarfile
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterator
@@ -15,6 +13,7 @@ from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from sostenuto.checks import FileFormatError, SostenutoError, require, shown
+from sostenuto.data.files.atomic import atomic
 from sostenuto.types import PathLike
 from sostenuto.version import __version__
 
@@ -135,21 +134,6 @@ def _verify(path: Path, sha256: str | None, complaint: str) -> None:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != sha256.lower():
         raise DownloadError(f"{complaint} (expected sha256 {sha256.lower()}, got {found})")
-
-
-@contextlib.contextmanager
-def atomic(target: PathLike) -> Iterator[Path]:
-    """Give a temporary path beside ``target``; it takes the target's place when the block ends without an error."""
-    target = Path(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{target.stem}-", suffix=target.suffix, dir=target.parent)
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from sostenuto.data.places import Places
 from sostenuto.results import Record
 from sostenuto.types import PathLike
 
-MODULES = ("digits", "mnist", "cifar10", "ucr", "uea", "tser", "imdb", "fsdd", "google_stock")
+MODULES = ("digits", "mnist", "cifar10", "ucr", "uea", "tser", "imdb", "fsdd", "google_stock", "synthetic")
 """The files in `sostenuto.data.sources` that define a ``SOURCE``, in listing order."""
 
 

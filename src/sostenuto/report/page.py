@@ -1,7 +1,5 @@
 """One self-contained HTML page: no script, nothing loaded from outside, light, dark and on paper."""
 
-import os
-import secrets
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -11,6 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from sostenuto.checks import require
+from sostenuto.data.files.atomic import write_atomically
 from sostenuto.report.contents.classification import classification_section
 from sostenuto.report.contents.comparison import comparison_section
 from sostenuto.report.contents.data import data_section
@@ -64,18 +63,7 @@ def save(result: FitResult, path: str | Path, *, sections: Sequence[Section] = (
     require(
         target.parent.is_dir(), "expected a folder to write the page into", f"got {target.parent}", "create it first"
     )
-    page = render(result, sections=sections)
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
-    try:
-        with temporary.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(page)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    return target
+    return write_atomically(target, render(result, sections=sections))
 
 
 def _check_anchors(sections: Sequence[Section]) -> None:

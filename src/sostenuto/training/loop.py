@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import time
 from contextlib import nullcontext
 from dataclasses import asdict, replace
@@ -23,11 +24,12 @@ from sostenuto.training.checkpoint import newest_checkpoint, write_checkpoint
 from sostenuto.training.config import TrainingConfig
 from sostenuto.training.objective import Objective
 from sostenuto.training.probes import Probe
-from sostenuto.training.processes import make_accelerator
+from sostenuto.training.processes import make_accelerator, unwrap
 from sostenuto.training.schedule import learning_rate
 from sostenuto.training.state import Progress, TrainingState, random_states, set_random_states
 
 EVALUATION_BATCH = 512
+CLOCK_BATCHES = 16
 
 
 class DivergedError(SostenutoError):
@@ -73,7 +75,7 @@ class Trainer:
             self.validation_source = self._source(validation, EVALUATION_BATCH, batch_transform)
         average = WeightAverage(self.plain_model, config.ema_decay) if config.ema_decay else None
         self.state = TrainingState(self.plain_model, self.optimizer, average, Progress())
-        self.digest = _digest(config, train)
+        self.digest = _digest(config, self.plain_model, train, validation)
         self._loss = torch.zeros((), dtype=torch.float64, device=self.accelerator.device)
         self._resumes = resume
 
@@ -83,7 +85,9 @@ class Trainer:
             torch.manual_seed(self.config.seed + 7919 * self.accelerator.process_index)
             if self._resumes:
                 self._resume()
+            self._rewrite_log()
             self._epochs()
+        unwrap(self.plain_model)
         if self.state.best is not None:
             self.plain_model.load_state_dict(self.state.best)
         elif self.state.average is not None:
@@ -115,9 +119,9 @@ class Trainer:
         progress, source = self.state.progress, self.train_source
         self.model.train()
         for batch, counts, whole in source.batches(progress.epoch, progress.batch):
-            if time.perf_counter() - self._last_checkpoint > self.config.checkpoint_seconds:
-                self._save()
             self._step(self._augmented(batch), counts, whole)
+            if self._checkpoint_is_due():
+                self._save()
         progress.epoch, progress.batch = progress.epoch + 1, 0
 
     def _step(self, batch: SequenceBatch, counts: Tensor, whole: Tensor) -> None:
@@ -160,14 +164,15 @@ class Trainer:
         progress.finished = progress.epoch >= config.epochs or out_of_patience
         if self.folder is not None and self.accelerator.is_main_process:
             with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as log:
-                log.write(json.dumps(row) + "\n")
+                log.write(_line(row))
         return row
 
     def _keep_best(self, loss: float, metric: float) -> None:
-        """Compare by the metric, ties by the loss."""
+        """Compare by the metric, ties by the loss; what is not finite is never the best."""
         progress = self.state.progress
-        score = (metric if self.objective.higher_is_better else -metric) - 1e-6 * min(loss, 1e3)
-        if progress.best_score is not None and score <= progress.best_score:
+        score = [metric if self.objective.higher_is_better else -metric, -loss]
+        finite = math.isfinite(metric) and math.isfinite(loss)
+        if not finite or (progress.best_score is not None and score <= progress.best_score):
             progress.stale += 1
             return
         progress.best_score, progress.best_epoch, progress.stale = score, progress.epoch, 0
@@ -213,7 +218,7 @@ class Trainer:
         self._loss.zero_()
         if not progress.loss_sum < float("inf"):
             raise DivergedError(
-                f"expected a finite loss, got {progress.loss_sum} in epoch {progress.epoch}; "
+                f"expected a finite loss, got {progress.loss_sum} in epoch {progress.epoch + (progress.batch > 0)}; "
                 "lower learning_rate, set gradient_clip, or check the scale of the data."
             )
 
@@ -237,6 +242,17 @@ class Trainer:
             num_processes=self.accelerator.num_processes,
             transform=transform,
         )
+
+    def _checkpoint_is_due(self) -> bool:
+        """Look at the clock; several processes do so together and seldom, since they have to save at the same step."""
+        if self.folder is None:
+            return False
+        late = time.perf_counter() - self._last_checkpoint > self.config.checkpoint_seconds
+        if self.accelerator.num_processes == 1:
+            return late
+        if self.state.progress.batch % CLOCK_BATCHES:
+            return False
+        return bool(self._total(torch.tensor(float(late), device=self.accelerator.device)) > 0)
 
     def _save(self) -> None:
         self._last_checkpoint = time.perf_counter()
@@ -265,9 +281,11 @@ class Trainer:
         mine = [named[key] for key in sorted(named) if key.startswith(f"{self.accelerator.process_index}/")]
         if mine:
             set_random_states(mine)
-        if self.accelerator.is_main_process:
-            rows = "".join(json.dumps(row) + "\n" for row in self.state.progress.history)
-            write_atomically(self.folder / "metrics.jsonl", rows)
+
+    def _rewrite_log(self) -> None:
+        """Let the log hold what training goes on from: an epoch that was logged but not saved comes again."""
+        if self.folder is not None and self.accelerator.is_main_process:
+            write_atomically(self.folder / "metrics.jsonl", "".join(map(_line, self.state.progress.history)))
 
 
 def _make_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
@@ -279,11 +297,21 @@ def _make_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Opt
     return kind(parameters, **shared)
 
 
-def _digest(config: TrainingConfig, train: SequenceBatch) -> str:
-    """Identify settings and data: what must be the same for a run to go on."""
+def _line(row: dict[str, Any]) -> str:
+    """Write one line of the log, strict JSON: what is not finite becomes null."""
+    kept = {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()}
+    return json.dumps(kept) + "\n"
+
+
+def _digest(config: TrainingConfig, model: nn.Module, train: SequenceBatch, validation: SequenceBatch | None) -> str:
+    """Identify settings, model and data: what must be the same for a run to go on."""
     settings = {name: value for name, value in asdict(config).items() if name != "checkpoint_seconds"}
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
-    digest.update(train.values.cpu().numpy().tobytes())
-    if train.targets is not None:
-        digest.update(train.targets.cpu().numpy().tobytes())
+    digest.update(repr(model).encode())
+    for part in (train, validation):
+        tensors = [] if part is None else [part.values, part.lengths, part.targets, part.timespans]
+        for tensor in tensors:
+            if tensor is not None:
+                digest.update(f"{tuple(tensor.shape)} {tensor.dtype}".encode())
+                digest.update(memoryview(tensor.detach().cpu().contiguous().numpy()).cast("B"))
     return digest.hexdigest()

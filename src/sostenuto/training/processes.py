@@ -1,6 +1,7 @@
 """Devices and processes: one Accelerator, made anew for each training."""
 
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -9,6 +10,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState, PartialState
 from accelerate.utils import broadcast_object_list
+from torch import nn
 
 from sostenuto.checks import InputError
 
@@ -25,15 +27,26 @@ def make_accelerator(device: str = "auto", precision: str = "float32") -> Accele
         wanted = None if device == "auto" else torch.device(device)
     except RuntimeError as error:
         raise InputError(f"expected a device such as auto, cpu or cuda, got {device!r}.") from error
-    if wanted is not None and wanted.type == "cuda" and not torch.cuda.is_available():
-        raise InputError(f"expected a device that this machine has, got {device!r} and no GPU; pass cpu or auto.")
+    _check_present(device, wanted)
     distributed = PartialState._shared_state and PartialState().num_processes > 1
     AcceleratorState._reset_state(reset_partial_state=not distributed)
     with _device_variable(wanted):
-        return Accelerator(
-            cpu=wanted is not None and wanted.type == "cpu",
-            mixed_precision="bf16" if precision == "bf16" else "no",
+        accelerator = Accelerator(cpu=_on_cpu(wanted), mixed_precision="bf16" if precision == "bf16" else "no")
+    if _started_alone(accelerator):
+        warnings.warn(
+            "accelerate launch --cpu starts a single process where there is no mpirun; "
+            "torchrun --nproc_per_node 2 -m sostenuto.cli … starts two",
+            stacklevel=1,
         )
+    if wanted is not None and accelerator.device.type != wanted.type:
+        raise InputError(f"expected a device such as auto, cpu or cuda, got {device!r}, which is not here.")
+    return accelerator
+
+
+def unwrap(model: nn.Module) -> None:
+    """Take off the model what Accelerate put on it for mixed precision, so that it answers as a stored one does."""
+    for name in ("forward", "_original_forward"):
+        model.__dict__.pop(name, None)
 
 
 def main_decides(decide: Callable[[], Decision], device: str = "auto") -> Decision:
@@ -51,6 +64,29 @@ def main_decides(decide: Callable[[], Decision], device: str = "auto") -> Decisi
     if not good:
         raise InputError(value)
     return value
+
+
+def _check_present(device: str, wanted: torch.device | None) -> None:
+    if wanted is None or wanted.type != "cuda":
+        return
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if (wanted.index or 0) >= count:
+        raise InputError(
+            f"expected a device that this machine has, got {device!r} with {count} GPUs here; pass cpu or auto."
+        )
+
+
+def _on_cpu(wanted: torch.device | None) -> bool:
+    """Whether to train on the CPU; Accelerate lets several processes meet there only when it is told so."""
+    if wanted is not None:
+        return wanted.type == "cpu"
+    return "LOCAL_RANK" in os.environ and not torch.cuda.is_available()
+
+
+def _started_alone(accelerator: Accelerator) -> bool:
+    """Whether ``accelerate launch --cpu`` was asked for several processes: then it names a meeting place, and stops."""
+    asked = os.environ.get("ACCELERATE_USE_CPU", "").lower() == "true" and "MASTER_PORT" in os.environ
+    return asked and accelerator.num_processes == 1 and "LOCAL_RANK" not in os.environ
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from sostenuto.training.config import ModelConfig, TrainingConfig
 _GATED = {"hidden_size": 64, "num_layers": 1}
 
 LAYER_OPTIONS: dict[str, dict[str, Any]] = {
-    "unicornn": {"hidden_size": 64, "num_layers": 3, "dropout": 0.1, "step_size": 1.0, "stiffness": 1.0},
+    "unicornn": {"hidden_size": 128, "num_layers": 3, "dropout": 0.1, "step_size": 0.78, "stiffness": 2.7},
     "lstm": _GATED,
     "gru": _GATED,
     "rnn": _GATED,
@@ -18,8 +18,12 @@ LAYER_OPTIONS: dict[str, dict[str, Any]] = {
     "residual-lstm": _GATED,
 }
 TRAINING_OPTIONS: dict[str, dict[str, Any]] = {
-    "unicornn": {"epochs": 60, "batch_size": 32, "learning_rate": 0.02},
+    "unicornn": {"epochs": 60, "batch_size": 64, "learning_rate": 0.02, "weight_decay": 0.01},
 }
+TASK_OPTIONS: dict[str, dict[str, Any]] = {
+    "classification": {"label_smoothing": 0.1, "input_noise": 0.2},
+}
+"""What small sets of classes need against over-fitting; numbers to predict are left without noise."""
 
 
 def model_config(layer: str, **options: Any) -> ModelConfig:
@@ -35,6 +39,10 @@ def model_config(layer: str, **options: Any) -> ModelConfig:
     return ModelConfig(layer=layer, options=chosen)
 
 
-def training_config(layer: str, **options: Any) -> TrainingConfig:
-    """Fill in how a layer is trained where ``options`` leaves it out."""
-    return TrainingConfig(**{**TRAINING_OPTIONS.get(layer, {}), **options})
+def training_config(layer: str, task: str = "", **options: Any) -> TrainingConfig:
+    """Fill in how a layer is trained for a task where ``options`` leaves it out.
+
+    >>> training_config("unicornn", "classification", epochs=5).label_smoothing
+    0.1
+    """
+    return TrainingConfig(**{**TRAINING_OPTIONS.get(layer, {}), **TASK_OPTIONS.get(task, {}), **options})

@@ -123,7 +123,7 @@ def evaluate(parts: Parts, fitted: Fitted, config: RunConfig, folder: Path) -> F
     write_atomically(folder / "predictions.csv", predictions_csv(encoding, answers, chosen.targets))
     value = classification.accuracy if classification else regression.rmse if regression else float("nan")
     return FitResult(
-        run=str(folder),
+        run=folder.resolve().name,
         model=config.model.layer,
         num_parameters=count_parameters(fitted.model),
         metric=objective.metric,

@@ -16,6 +16,7 @@ class Progress:
     """How far training has come, in plain values.
 
     ``epoch`` epochs are finished and ``batch`` batches of the next one, over which ``loss_sum`` and ``units`` run.
+    ``best_score`` is the metric and the loss of the best epoch, both turned so that more is better.
     """
 
     epoch: int = 0
@@ -23,7 +24,7 @@ class Progress:
     step: int = 0
     loss_sum: float = 0.0
     units: float = 0.0
-    best_score: float | None = None
+    best_score: list[float] | None = None
     best_epoch: int | None = None
     stale: int = 0
     finished: bool = False

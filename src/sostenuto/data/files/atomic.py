@@ -2,33 +2,42 @@
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from sostenuto.types import PathLike
 
 
+@contextmanager
+def atomic(path: PathLike) -> Iterator[Path]:
+    """Give a temporary path beside ``path``; flushed to disk, it takes its place when the block ends well."""
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{target.stem}-", suffix=target.suffix, dir=target.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
 def write_atomically(path: PathLike, content: bytes | str) -> Path:
-    """Write to a temporary file in the same folder, flush it to disk, and rename it into place.
+    """Write ``content`` whole or not at all; text is UTF-8 with plain line ends.
 
     >>> folder = tempfile.TemporaryDirectory()
     >>> write_atomically(Path(folder.name) / "a.txt", "all or nothing").read_text()
     'all or nothing'
     >>> folder.cleanup()
     """
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).chmod(0o666 & ~_umask())
-        Path(temporary).replace(target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    return target
+    with atomic(path) as temporary:
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+    return Path(path)
 
 
 def _umask() -> int:

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from sostenuto.checks import FileFormatError
-from sostenuto.data.download import DAMAGED, atomic
+from sostenuto.data.download import DAMAGED
+from sostenuto.data.files.atomic import atomic
 
 _BROKEN = (*DAMAGED, ValueError, SyntaxError, TypeError, MemoryError, OverflowError, struct.error)
 """What damaged zip archives and array headers raise."""

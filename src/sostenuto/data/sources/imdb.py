@@ -10,7 +10,8 @@ import numpy as np
 
 from sostenuto.checks import FileFormatError
 from sostenuto.data.dataset import Dataset, SequenceSet
-from sostenuto.data.download import DAMAGED, atomic, fetch, members
+from sostenuto.data.download import DAMAGED, fetch, members
+from sostenuto.data.files.atomic import atomic
 from sostenuto.data.places import Places
 from sostenuto.data.registry import Entry, Source
 from sostenuto.data.sources.glove import find_vectors
