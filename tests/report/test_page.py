@@ -8,7 +8,6 @@ import pytest
 from markupsafe import Markup
 
 from sostenuto.checks import InputError
-from sostenuto.report import page as page_module
 from sostenuto.report.figures.comparison import Contender, comparison
 from sostenuto.report.metrics import metric
 from sostenuto.report.page import render, save
@@ -188,7 +187,7 @@ def test_save_keeps_the_old_page_when_anything_fails(tmp_path: Path, monkeypatch
     def broken(descriptor: int) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(page_module.os, "fsync", broken)
+    monkeypatch.setattr("sostenuto.data.files.atomic.os.fsync", broken)
     with pytest.raises(OSError, match="disk full"):
         save(samples.bare(), target)
     assert target.read_text() == "old"

@@ -18,17 +18,19 @@ from sostenuto.cli.options import (
     LayoutOption,
     QuietOption,
     SeriesOption,
+    SettingOption,
     TargetOption,
     TaskOption,
     TimeOption,
-    layer_options,
+    named_values,
+    section,
 )
 from sostenuto.cli.tables import table
 
 if TYPE_CHECKING:
-    from sostenuto.data.dataset import SequenceSet
+    from sostenuto.data.dataset import Dataset
     from sostenuto.results import FitResult
-    from sostenuto.training.config import DataConfig, RunConfig
+    from sostenuto.training.config import RunConfig
 
 
 @guarded
@@ -45,6 +47,7 @@ def fit(
     num_layers: Annotated[int | None, typer.Option(help="Layers stacked.")] = None,
     readout: Annotated[str, typer.Option(help="last, mean or max of the states.")] = "",
     option: LayerOption = None,
+    setting: SettingOption = None,
     batch_size: Annotated[int | None, typer.Option(help="Sequences in one step.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Peak learning rate.")] = None,
     patience: Annotated[int | None, typer.Option(help="Stop after so many epochs without a better score.")] = None,
@@ -74,9 +77,9 @@ def fit(
 
     With no DATA the embedded sequential digits are used: real data, no download.
     """
-    from sostenuto.checks import check_choice
+    from sostenuto.checks import check_choice, require, shown
     from sostenuto.report.page import save
-    from sostenuto.training.config import DataConfig, RunConfig
+    from sostenuto.training.config import RunConfig
     from sostenuto.training.data import open_dataset
     from sostenuto.training.probes import PROBES
     from sostenuto.training.processes import main_decides
@@ -85,13 +88,16 @@ def fit(
 
     for name in probe or []:
         check_choice("probe", name, PROBES)
-    if resume is not None:
-        _, settings = open_folder(resume)
-        dataset = open_dataset(settings.data, data_dir=data_dir, seed=settings.training.seed)
-    else:
-        start = RunConfig.load(config) if config is not None else None
-        said_data = {
-            "source": data or "",
+    extra = named_values(setting)
+    require(
+        all(name.split(".")[0] in ("data", "training") for name in extra),
+        "expected --set data.NAME=VALUE or training.NAME=VALUE",
+        f"got {', '.join(extra)}",
+        "options of the layer are set with --option",
+    )
+    said = {
+        "data": {
+            "source": data,
             "test": test,
             "task": task,
             "layout": layout,
@@ -105,19 +111,30 @@ def fit(
             "split": split,
             "window": window,
             "horizon": horizon,
-        }
-        said_layer = {"hidden_size": hidden_size, "num_layers": num_layers, **layer_options(option)}
-        said_training = {
+            **section(extra, "data"),
+        },
+        "options": {"hidden_size": hidden_size, "num_layers": num_layers, **named_values(option)},
+        "training": {
             "epochs": epochs,
             "batch_size": batch_size,
             "learning_rate": learning_rate,
             "patience": patience,
             "precision": precision,
             "seed": seed,
-        }
-        data_config = replace(start.data if start else DataConfig(), **{"checksum": "", **_said(said_data)})
-        dataset = open_dataset(data_config, data_dir=data_dir, seed=seed or 0)
-        settings = _settings(start, model, data_config, dataset.train, readout, _said(said_layer), _said(said_training))
+            **section(extra, "training"),
+        },
+        "model": {"layer": model, "readout": readout},
+    }
+    said = {name: {key: v for key, v in values.items() if v not in (None, "")} for name, values in said.items()}
+    if resume is not None:
+        given = [key for values in said.values() for key in values]
+        cure = "start a new run with them"
+        require(not given and config is None, "expected --resume alone", f"got settings too ({shown(given)})", cure)
+        _, settings = open_folder(resume)
+        dataset = open_dataset(settings.data, data_dir=data_dir, seed=settings.training.seed)
+    else:
+        start = RunConfig.load(config) if config is not None else None
+        settings, dataset = _new_settings(start, said, data_dir)
 
     def make_folder() -> Path:
         return create_folder(out or _free_folder(dataset.name, settings.model.layer), overwrite=overwrite)
@@ -138,39 +155,29 @@ def fit(
     print(json.dumps(_summary(result, report)) if as_json else _table(result, report))
 
 
-def _said(options: dict[str, Any]) -> dict[str, Any]:
-    """Keep the options that were given."""
-    return {name: value for name, value in options.items() if value not in (None, "")}
-
-
-def _settings(
-    start: "RunConfig | None",
-    model: str,
-    data: "DataConfig",
-    train: "SequenceSet",
-    readout: str,
-    layer: dict[str, Any],
-    training: dict[str, Any],
-) -> "RunConfig":
+def _new_settings(
+    start: "RunConfig | None", said: dict[str, dict[str, Any]], data_dir: str | None
+) -> "tuple[RunConfig, Dataset]":
     """Put what was said on the command line over the config file, or over the recipe of the layer and the task."""
     from sostenuto.checks import check_choice
     from sostenuto.data.targets import task_of
     from sostenuto.nn import LAYERS
     from sostenuto.training import recipes
-    from sostenuto.training.config import RunConfig
+    from sostenuto.training.config import RunConfig, overlaid
+    from sostenuto.training.data import absolute, open_dataset
 
-    if start is not None and model in ("", start.model.layer):
-        options = {**start.model.options, **layer}
-        chosen = replace(start.model, options=options, readout=readout or start.model.readout)
-        return RunConfig(data, chosen, replace(start.training, **training))
-    layer_name = model or "unicornn"
-    check_choice("model", layer_name, LAYERS)
-    chosen = recipes.model_config(layer_name, **layer)
-    return RunConfig(
-        data,
-        replace(chosen, readout=readout or chosen.readout),
-        recipes.training_config(layer_name, task_of(train), **training),
-    )
+    base = start or RunConfig()
+    data = absolute(overlaid(base.data, {"checksum": "", **said["data"]}))
+    dataset = open_dataset(data, data_dir=data_dir, seed=said["training"].get("seed", base.training.seed))
+    layer = said["model"].get("layer", base.model.layer)
+    check_choice("model", layer, LAYERS)
+    if start is not None and layer == start.model.layer:
+        model = replace(start.model, options={**start.model.options, **said["options"]})
+        training = overlaid(start.training, said["training"])
+    else:
+        model = recipes.model_config(layer, **said["options"])
+        training = overlaid(recipes.training_config(layer, task_of(dataset.train)), said["training"])
+    return RunConfig(data, overlaid(model, said["model"]), training), dataset
 
 
 def _free_folder(data: str, model: str) -> Path:

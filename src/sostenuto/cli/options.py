@@ -30,19 +30,39 @@ LayerOption = Annotated[
 ]
 
 
-def layer_options(pairs: list[str] | None) -> dict[str, Any]:
+SettingOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="SECTION.NAME=VALUE",
+        help="Any key of config.toml, e.g. --set training.ema_decay=0.99. Repeatable.",
+    ),
+]
+
+
+def named_values(pairs: list[str] | None) -> dict[str, Any]:
     """Read ``name=value`` pairs; values are JSON where they can be, words otherwise.
 
-    >>> layer_options(["step_size=0.5", "positive=true", "map=cayley"])
+    >>> named_values(["step_size=0.5", "positive=true", "map=cayley"])
     {'step_size': 0.5, 'positive': True, 'map': 'cayley'}
     """
     options: dict[str, Any] = {}
     for pair in pairs or []:
         name, equals, text = pair.partition("=")
-        if not equals or not name.isidentifier():
-            raise InputError(f"expected --option NAME=VALUE, got {pair!r}.")
+        if not equals or not name.replace(".", "").isidentifier():
+            raise InputError(f"expected NAME=VALUE, got {pair!r}.")
         try:
             options[name] = json.loads(text)
         except json.JSONDecodeError:
             options[name] = text
     return options
+
+
+def section(settings: dict[str, Any], name: str) -> dict[str, Any]:
+    """Pick the settings of one section of the config.
+
+    >>> section({"training.seed": 3, "data.scaling": "none"}, "training")
+    {'seed': 3}
+    """
+    prefix = f"{name}."
+    return {key.removeprefix(prefix): value for key, value in settings.items() if key.startswith(prefix)}

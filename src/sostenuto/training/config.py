@@ -3,7 +3,7 @@
 import tomllib
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 from sostenuto.checks import (
     FileFormatError,
@@ -198,6 +198,19 @@ class RunConfig:
             raise FileFormatError(path, "expected a readable config file", f"got {error.strerror}") from error
         except InputError as error:
             raise InputError(f"{path}: {error}") from error
+
+
+Section = TypeVar("Section", DataConfig, ModelConfig, TrainingConfig)
+
+
+def overlaid(section: Section, values: dict[str, Any]) -> Section:
+    """Put ``values`` over a section, each checked as if it stood in a config file.
+
+    >>> overlaid(TrainingConfig(), {"epochs": 5}).epochs
+    5
+    """
+    name = type(section).__name__.removesuffix("Config").lower()
+    return _read(type(section), {**asdict(section), **values}, name)
 
 
 def dump_toml(values: dict[str, Any]) -> str:

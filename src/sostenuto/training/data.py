@@ -44,6 +44,16 @@ def is_file_source(source: str) -> bool:
     return Path(source).exists() or bool(suffixes & set(files.READERS))
 
 
+def absolute(config: DataConfig) -> DataConfig:
+    """Write files with their whole path, so that a run can be resumed from any folder."""
+    paths = {
+        name: str(Path(path).resolve())
+        for name, path in (("source", config.source), ("test", config.test))
+        if path and is_file_source(path)
+    }
+    return replace(config, **paths)
+
+
 def read_file(config: DataConfig, path: PathLike, *, labelled: bool = True) -> dict[str, SequenceSet]:
     """Read the parts of a file with the options of ``config``."""
     given: dict[str, Any] = {
