@@ -41,5 +41,11 @@ def escape_bars(*arguments):
             lines[index] = re.sub(r"(?<![`\\])\|(?!`)", r"\\|", line)
 
 
+def skip_routing(_app, _what, name, _obj, skip, _options):
+    """Leave out the metadata setters of scikit-learn's estimators, whose text refers to its own documentation."""
+    return True if re.fullmatch(r"set_\w+_request", name) else skip
+
+
 def setup(app):
+    app.connect("autodoc-skip-member", skip_routing)
     app.connect("autodoc-process-docstring", escape_bars)

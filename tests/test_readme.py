@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ("README.md", "docs/quickstart.md", "docs/data.md", "docs/layers.md")
+PAGES = (pytest.param("README.md", marks=pytest.mark.slow), "docs/quickstart.md", "docs/data.md", "docs/layers.md")
 
 
 def python_blocks(page: str) -> list[str]:
