@@ -9,7 +9,10 @@ from typing import Any
 from sostenuto.version import __version__
 
 _MODULES = ("datasets", "nn")
-_NAMES: dict[str, str] = {}
+_NAMES: dict[str, str] = {
+    "RecurrentClassifier": "sostenuto.estimators.classifier",
+    "RecurrentRegressor": "sostenuto.estimators.regressor",
+}
 
 __all__ = ["__version__", *_MODULES, *_NAMES]
 

@@ -1,0 +1,81 @@
+"""From an estimator's parameters to the config of a run: what is None comes from the recipe of the layer."""
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from sostenuto.checks import InputError, check_choice, check_fraction, require, shown
+from sostenuto.nn import LAYERS
+from sostenuto.training.config import RunConfig
+from sostenuto.training.recipes import model_config, training_config
+from sostenuto.types import Task
+
+_TRAINING = ("epochs", "batch_size", "learning_rate", "schedule", "patience")
+
+
+def run_config(parameters: dict[str, Any], task: Task) -> RunConfig:
+    """Check an estimator's parameters and fill in the values of the recipe for its layer and task."""
+    objects = ("random_state", "device")
+    given = {name: plain(value, name) for name, value in parameters.items() if name not in objects}
+    layer, fraction = given["layer"], given["validation_fraction"]
+    check_choice("layer", layer, LAYERS)
+    check_fraction("validation_fraction", fraction)
+    size = {name: given[name] for name in ("hidden_size", "num_layers")}
+    training = {name: given[name] for name in _TRAINING} | {"seed": draw_seed(parameters["random_state"])}
+    model = model_config(layer, **_options(given, "layer_options", size))
+    data = {name: given[name] for name in ("layout", "missing", "scaling")}
+    config = RunConfig.from_dict(
+        {
+            "data": {**data, "source": "array", "validation": fraction, "test_fraction": 0.0},
+            "model": {"layer": layer, "readout": given["readout"], "options": model.options},
+            "training": {**asdict(training_config(layer, task)), **_options(given, "training_options", training)},
+        }
+    )
+    require(
+        config.training.patience == 0 or fraction > 0,
+        "expected validation_fraction above 0 together with patience",
+        f"got patience={config.training.patience} and nothing to measure it on",
+        "pass validation_fraction=0.2, for one",
+    )
+    return config
+
+
+def draw_seed(random_state: Any) -> int:
+    """Give the seed of a run: a whole number is the seed itself, a generator (None: numpy's own) draws one.
+
+    >>> draw_seed(7)
+    7
+    """
+    generator = check_random_state(random_state)
+    if isinstance(random_state, (int, np.integer)):
+        return int(random_state)
+    return int(generator.randint(np.iinfo(np.int32).max))
+
+
+def plain(value: Any, name: str) -> Any:
+    """Turn numpy's numbers into Python's, as searches hand them over; refuse what a config file cannot hold.
+
+    >>> plain({"dropout": np.float64(0.5), "sizes": (1, 2)}, "layer_options")
+    {'dropout': 0.5, 'sizes': [1, 2]}
+    """
+    if value is None or (isinstance(value, (bool, int, float, str)) and not isinstance(value, np.generic)):
+        return value
+    if isinstance(value, (np.generic, np.ndarray)):
+        return plain(value.tolist(), name)
+    if isinstance(value, (list, tuple)):
+        return [plain(item, name) for item in value]
+    if isinstance(value, dict):
+        return {plain(key, name): plain(item, name) for key, item in value.items()}
+    raise InputError(f"expected {name} to be made of numbers, text, lists and dicts, got {type(value).__name__}.")
+
+
+def _options(given: dict[str, Any], name: str, named: dict[str, Any]) -> dict[str, Any]:
+    """Join the parameters that have a name of their own with the dict for all others."""
+    others = {} if given[name] is None else given[name]
+    require(isinstance(others, dict), f"expected {name} to be a dict or None", f"got {others!r}")
+    said = {key: value for key, value in named.items() if value is not None}
+    twice = [key for key in others if key in said]
+    require(not twice, f"expected every option once, {name} without {shown(twice)}", "got it twice", "drop one of them")
+    return {**others, **said}
