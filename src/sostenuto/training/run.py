@@ -3,6 +3,7 @@
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -19,7 +20,16 @@ from sostenuto.training.loop import Trainer
 from sostenuto.training.objective import Objective
 from sostenuto.training.predict import predictions, raw_predictions
 from sostenuto.training.probes import Probe
-from sostenuto.training.run_folder import MODEL, StoredModel, count_parameters, predictions_csv, rebuild, save_model
+from sostenuto.training.processes import make_accelerator
+from sostenuto.training.run_folder import (
+    MODEL,
+    StoredModel,
+    count_parameters,
+    discard_folder,
+    predictions_csv,
+    rebuild,
+    save_model,
+)
 from sostenuto.training.state import Progress
 from sostenuto.training.summary import baseline_scores, data_summary, learning_curve, score
 
@@ -44,14 +54,16 @@ def fit_parts(
     resume: bool = False,
     device: str = "auto",
     probes: dict[str, Probe] | None = None,
+    encoding: Encoding | None = None,
     class_weights: torch.Tensor | None = None,
     progress: bool = True,
 ) -> Fitted:
     """Encode, build and train; the weights are a function of config, data and (on CPU) nothing else.
 
-    ``class_weights`` (one number a class, in the encoding's order) replaces what ``config`` says of them.
+    ``encoding`` is that of the training part, learned here where it is not given. ``class_weights`` (one number a
+    class, in the encoding's order) replaces what ``config`` says of them.
     """
-    encoding = _encoding(parts, config)
+    encoding = encoding or _encoding(parts, config)
     train = encoding.encode(parts.train)
     validation = None if parts.validation is None else encoding.encode(parts.validation)
     with torch.random.fork_rng():
@@ -89,6 +101,25 @@ def run(
     progress: bool = True,
 ) -> FitResult | None:
     """Train on ``dataset`` and leave a whole run in ``folder``; every process but the first returns None."""
+    try:
+        fitted, parts, config = _trained(
+            dataset, config, folder, resume=resume, device=device, probes=probes, progress=progress
+        )
+    except InputError:
+        if not resume:
+            discard_folder(folder)
+        raise
+    if not fitted.is_main_process:
+        return None
+    save_model(folder / MODEL, StoredModel(fitted.model, fitted.encoding, config.model))
+    result = evaluate(parts, fitted, config, folder)
+    write_atomically(folder / "result.json", result.to_json(indent=1))
+    return result
+
+
+def _trained(
+    dataset: Dataset, config: RunConfig, folder: Path, *, resume: bool, device: str, **options: Any
+) -> tuple[Fitted, Parts, RunConfig]:
     checksum = dataset.train.checksum()
     if config.data.checksum not in ("", checksum):
         raise InputError(
@@ -97,15 +128,31 @@ def run(
         )
     config = replace(config, data=replace(config.data, checksum=checksum))
     parts = divide(dataset, config.data, seed=config.training.seed)
-    if not (folder / "config.toml").exists():
-        write_atomically(folder / "config.toml", config.to_toml())
-    fitted = fit_parts(parts, config, folder=folder, resume=resume, device=device, probes=probes, progress=progress)
-    if not fitted.is_main_process:
-        return None
-    save_model(folder / MODEL, StoredModel(fitted.model, fitted.encoding, config.model))
-    result = evaluate(parts, fitted, config, folder)
-    write_atomically(folder / "result.json", result.to_json(indent=1))
-    return result
+    encoding = _encoding(parts, config)
+    if parts.test is not None:
+        # A test part that cannot be scored, for a class no one has seen, is refused before the training, not after.
+        encoding.encode(parts.test)
+    path = folder / "config.toml"
+    if resume and path.exists():
+        _check_same(RunConfig.load(path), config, folder)
+    elif make_accelerator(device).is_main_process:
+        write_atomically(path, config.to_toml())
+    return (
+        fit_parts(parts, config, folder=folder, resume=resume, device=device, encoding=encoding, **options),
+        parts,
+        config,
+    )
+
+
+def _check_same(stored: RunConfig, given: RunConfig, folder: Path) -> None:
+    """Refuse to resume with other settings; only how often to save may change."""
+    often = given.training.checkpoint_seconds
+    stored = replace(stored, training=replace(stored.training, checkpoint_seconds=often))
+    if stored != given:
+        raise InputError(
+            f"{folder}: expected the settings the run was started with, got others; "
+            "resume with the run's own config.toml, or start anew."
+        )
 
 
 def evaluate(parts: Parts, fitted: Fitted, config: RunConfig, folder: Path) -> FitResult:

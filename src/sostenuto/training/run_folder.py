@@ -1,5 +1,6 @@
 """A run on disk: ``config.toml``, ``model.safetensors``, ``metrics.jsonl``, ``predictions.csv``, ``report.html``."""
 
+import contextlib
 import csv
 import hashlib
 import io
@@ -26,8 +27,9 @@ from sostenuto.version import __version__
 
 MODEL = "model.safetensors"
 FORMAT = "sostenuto-model-1"
-_OWN = ("format", "version", "encoding", "model", "sha256")
-_FILES = ("config.toml", MODEL, "metrics.jsonl", "predictions.csv", "report.html", "result.json")
+_HEADER = "sostenuto"
+# The config goes last: without it a folder is no run, and half of one could neither be resumed nor replaced.
+_FILES = (MODEL, "metrics.jsonl", "predictions.csv", "report.html", "result.json", "config.toml")
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,11 +53,25 @@ def create_folder(path: PathLike, *, overwrite: bool = False) -> Path:
             cure = "pass --overwrite to replace it or --resume to go on" if is_run else "choose another --out"
             kind = "an earlier run" if is_run else "other files"
             raise InputError(f"{folder}: expected a new or empty folder, got one with {kind}; {cure}.")
+        shutil.rmtree(folder / "checkpoints", ignore_errors=True)
         for name in _FILES:
             (folder / name).unlink(missing_ok=True)
-        shutil.rmtree(folder / "checkpoints", ignore_errors=True)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder}: expected a folder that can be made, got {error.strerror}.") from error
     return folder
+
+
+def discard_folder(path: PathLike) -> None:
+    """Take a run away that was refused before it began: its config, an empty log, and the folder if it is empty."""
+    folder = Path(path)
+    if (folder / "checkpoints").exists():
+        return
+    for name in ("metrics.jsonl", "config.toml"):
+        (folder / name).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        folder.rmdir()
 
 
 def open_folder(path: PathLike) -> tuple[Path, RunConfig]:
@@ -83,38 +99,40 @@ def load_model(path: PathLike) -> StoredModel:
 
 
 def pack_model(stored: StoredModel) -> bytes:
-    """Lay weights, encoding, model config and notes out as the content of one safetensors file."""
+    """Lay weights, encoding, model config and notes out as the content of one safetensors file.
+
+    The same model gives the same bytes, so all texts stand in one entry: safetensors writes entries in any order.
+    """
     tensors = {name: value.detach().cpu().contiguous() for name, value in stored.model.state_dict().items()}
-    own = {
+    texts = {
         "format": FORMAT,
         "version": __version__,
-        "encoding": json.dumps(stored.encoding.to_dict()),
-        "model": json.dumps(asdict(stored.config)),
-        "sha256": _digest(tensors),
+        "encoding": stored.encoding.to_dict(),
+        "model": asdict(stored.config),
+        "notes": stored.notes,
     }
-    return save(tensors, metadata={**stored.notes, **own})
+    header = json.dumps(texts, sort_keys=True)
+    return save(tensors, metadata={_HEADER: json.dumps({"header": header, "sha256": _digest(header, tensors)})})
 
 
 def unpack_model(content: bytes, origin: PathLike) -> StoredModel:
     """Read what `pack_model` laid out; ``origin`` is the name an error gives to damaged or foreign content."""
     try:
         header_size = int.from_bytes(content[:8], "little")
-        metadata = json.loads(content[8 : 8 + header_size])["__metadata__"]
-        tensors = load(content)
-        require(metadata["format"] == FORMAT, f"expected a model of format {FORMAT}", f"got {metadata['format']!r}")
-        encoding = Encoding.from_dict(json.loads(metadata["encoding"]))
-        config = ModelConfig(**json.loads(metadata["model"]))
-    except (SafetensorError, ValueError, KeyError, TypeError) as error:
+        envelope = json.loads(json.loads(content[8 : 8 + header_size])["__metadata__"][_HEADER])
+        header, tensors = envelope["header"], load(content)
+        whole = envelope["sha256"] == _digest(header, tensors)
+        require(whole, "expected the content that was written", "got altered bytes")
+        texts = json.loads(header)
+        require(texts["format"] == FORMAT, f"expected a model of format {FORMAT}", f"got {texts['format']!r}")
+        encoding, config = Encoding.from_dict(texts["encoding"]), ModelConfig(**texts["model"])
+        notes = dict(texts["notes"])
+        model = rebuild(encoding, config)
+        model.load_state_dict(tensors)
+    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
         raise FileFormatError(
-            origin, "expected a model written by sostenuto", f"got a damaged file ({error})"
+            origin, "expected a model written by sostenuto", f"got a damaged file ({str(error).rstrip('.')})"
         ) from error
-    if metadata.get("sha256") != _digest(tensors):
-        raise FileFormatError(
-            origin, "expected the weights that were written", "got altered ones", "train the run anew"
-        )
-    model = rebuild(encoding, config)
-    model.load_state_dict(tensors)
-    notes = {name: text for name, text in metadata.items() if name not in _OWN}
     return StoredModel(model.eval(), encoding, config, notes)
 
 
@@ -171,8 +189,8 @@ def _cells(row: Any) -> list[Any]:
     return [f"{cell:.9g}" if isinstance(cell, float) else cell for cell in flat]
 
 
-def _digest(tensors: dict[str, Tensor]) -> str:
-    digest = hashlib.sha256()
+def _digest(header: str, tensors: dict[str, Tensor]) -> str:
+    digest = hashlib.sha256(header.encode())
     for name in sorted(tensors):
         digest.update(f"{name} {tensors[name].dtype} {tuple(tensors[name].shape)}".encode())
         digest.update(tensors[name].contiguous().view(-1).numpy().tobytes())

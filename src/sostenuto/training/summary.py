@@ -1,5 +1,6 @@
 """From data, progress and predictions to the records the report is made of."""
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from sostenuto.checks import require
 from sostenuto.data.batch import SequenceBatch
 from sostenuto.data.dataset import SequenceSet
 from sostenuto.data.encoding import Encoding
+from sostenuto.data.targets import class_rows
 from sostenuto.models.baselines import baseline_predictions
 from sostenuto.results import (
     BaselineScore,
@@ -115,41 +117,48 @@ def _in_unit(encoding: Encoding, rows: torch.Tensor) -> np.ndarray:
 
 def _target_summary(train: SequenceSet, encoding: Encoding) -> tuple[tuple[int, ...], tuple[float, ...]]:
     require(train.targets is not None, "expected targets to summarise", "got none")
-    rows: Any = train.targets
-    flat = np.concatenate([np.asarray(row).reshape(-1) for row in rows])
     if encoding.classes:
-        names, counts = np.unique(flat.astype(str), return_counts=True)
-        by_name = dict(zip(names.tolist(), counts.tolist(), strict=True))
-        return tuple(int(by_name.get(name, 0)) for name in encoding.classes), ()
+        counts = Counter(_class_names(train))
+        return tuple(counts[name] for name in encoding.classes), ()
+    rows: Any = train.targets
+    flat = np.concatenate([np.asarray(row, dtype=float).reshape(-1) for row in rows])
     return (), (float(flat.min()), float(flat.max()))
+
+
+def _class_names(train: SequenceSet) -> list[str]:
+    """Name the class of every sequence, or of every step, as the encoding does."""
+    names, rows = class_rows(train)
+    flat = rows if isinstance(rows, np.ndarray) else np.concatenate(rows)
+    return [names[index] for index in flat]
 
 
 def _examples(train: SequenceSet, encoding: Encoding) -> tuple[Example, ...]:
     """Pick sequences class by class, or spread over the targets, and thin them to what a small plot can show."""
     if encoding.is_tokens:
         return ()
-    chosen = _spread(train, encoding)
+    labels = _labels(train, encoding)
     examples = []
-    for index in chosen:
+    for index in _spread(labels, encoding):
         sequence = np.asarray(train.sequences[index], dtype=float)
         thin = sequence[:: max(1, -(-len(sequence) // POINTS))]
-        label = "" if encoding.has_step_targets or train.targets is None else _label(train.targets[index])
-        examples.append(Example(label=label, values=tuple(tuple(channel.tolist()) for channel in thin.T)))
+        examples.append(Example(label=labels[index], values=tuple(tuple(channel.tolist()) for channel in thin.T)))
     return tuple(examples)
 
 
-def _spread(train: SequenceSet, encoding: Encoding) -> list[int]:
+def _labels(train: SequenceSet, encoding: Encoding) -> list[str]:
+    """Write each sequence's target in a word; with a target for every step there is none."""
+    if encoding.has_step_targets or train.targets is None:
+        return [""] * len(train)
+    if encoding.classes:
+        return _class_names(train)
+    return [f"{float(np.asarray(target, dtype=float).reshape(-1)[0]):.4g}" for target in train.targets]
+
+
+def _spread(labels: list[str], encoding: Encoding) -> list[int]:
     if encoding.classes and not encoding.has_step_targets:
-        labels = np.asarray(train.targets).astype(str)
-        rounds = [np.flatnonzero(labels == name) for name in encoding.classes]
+        names = np.asarray(labels)
+        rounds = [np.flatnonzero(names == name) for name in encoding.classes]
         deepest = max(len(found) for found in rounds)
         order = [int(found[i]) for i in range(deepest) for found in rounds if i < len(found)]
         return sorted(order[:EXAMPLES], key=lambda index: encoding.classes.index(labels[index]))
-    return np.unique(np.linspace(0, len(train) - 1, EXAMPLES).astype(int)).tolist()
-
-
-def _label(target: Any) -> str:
-    array = np.asarray(target)
-    if array.dtype.kind in "fc":
-        return f"{float(array.reshape(-1)[0]):.4g}"
-    return str(array.reshape(-1)[0]) if array.ndim else str(array)
+    return np.unique(np.linspace(0, len(labels) - 1, EXAMPLES).astype(int)).tolist()

@@ -60,6 +60,7 @@ def search(
         raise InputError(
             "expected a validation part to choose on, got none; set validation above 0 or bring more data."
         )
+    folder.mkdir(parents=True, exist_ok=True)
     log = folder / "trials.jsonl"
     done = _read_trials(log, config)
     space = SPACES.get(config.model.layer, _COMMON | {"options.num_layers": ("choice", (1, 2))})
@@ -109,7 +110,9 @@ def _try(parts: Any, config: RunConfig, device: str) -> dict[str, Any]:
             raise
         return {"score": None, "reason": str(error)}
     metric = fitted.objective.metric
-    best = next(row for row in fitted.progress.history if row["epoch"] == fitted.progress.best_epoch)
+    best = next((row for row in fitted.progress.history if row["epoch"] == fitted.progress.best_epoch), None)
+    if best is None:
+        return {"score": None, "reason": "the validation score was never a finite number"}
     value = best[f"validation_{metric}"]
     score = value if fitted.objective.higher_is_better else -value
     return {"score": score, metric: value, "epoch": best["epoch"], "seconds": round(fitted.progress.seconds, 2)}
