@@ -8,7 +8,7 @@ from typing import Any
 
 from sostenuto.version import __version__
 
-_MODULES = ("datasets", "nn")
+_MODULES = ("audits", "datasets", "kernels", "nn")
 _NAMES: dict[str, str] = {
     "RecurrentClassifier": "sostenuto.estimators.classifier",
     "RecurrentRegressor": "sostenuto.estimators.regressor",

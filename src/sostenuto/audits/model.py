@@ -1,0 +1,91 @@
+"""A model as an audit needs it: held still while it is asked, and answering with one tensor or refused."""
+
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import chain
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from sostenuto.checks import InputError, require
+from sostenuto.types import Lengths, Sequences
+
+
+def place_of(model: nn.Module) -> tuple[torch.device, torch.dtype]:
+    """Find the device and number format of a model from its first real parameter or buffer.
+
+    >>> place_of(nn.Linear(2, 1, dtype=torch.float64))
+    (device(type='cpu'), torch.float64)
+    """
+    for tensor in chain(model.parameters(), model.buffers()):
+        if tensor.is_floating_point():
+            return tensor.device, tensor.dtype
+    return torch.device("cpu"), torch.get_default_dtype()
+
+
+def takes_lengths(model: nn.Module) -> bool:
+    """Say whether a model's ``forward`` has an argument called ``lengths``."""
+    return "lengths" in inspect.signature(model.forward).parameters
+
+
+@contextmanager
+def audited(model: nn.Module, seed: int) -> Iterator[None]:
+    """Hold a model still: evaluation mode, no gradients, torch's random numbers from ``seed``; then put all of it back.
+
+    Every submodule gets its own mode back, so that one that was frozen in evaluation mode stays so.
+    """
+    modes = [(module, module.training) for module in model.modules()]
+    device, _ = place_of(model)
+    forked, kind = ([], "cuda") if device.type == "cpu" else ([device], device.type)
+    with torch.random.fork_rng(devices=forked, device_type=kind), torch.no_grad():
+        torch.default_generator.manual_seed(seed)
+        if device.type == "cuda":
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(seed)
+        model.eval()
+        try:
+            yield
+        finally:
+            for module, training in modes:
+                module.training = training
+
+
+def call_model(model: nn.Module, values: Sequences, lengths: Lengths | None = None) -> Float[Tensor, "batch ..."]:
+    """Ask a model about a batch and insist on one tensor: ``(batch, out)`` or ``(batch, time, out)``.
+
+    ``values`` and ``lengths`` are already where the model is. ``lengths`` goes to a model whose ``forward`` takes it.
+
+    >>> call_model(nn.RNN(1, 2, batch_first=True), torch.zeros(3, 4, 1))
+    Traceback (most recent call last):
+    ...
+    sostenuto.checks.InputError: expected the model to return one tensor, got tuple; wrap it in a module that returns
+    the scores alone.
+    """
+    options = {"lengths": lengths} if lengths is not None and takes_lengths(model) else {}
+    shape = tuple(values.shape)
+    try:
+        output = model(values, **options)
+    except Exception as error:
+        reason = next(iter(str(error).splitlines()), "") or "no message"
+        raise InputError(
+            f"expected the model to accept a batch of shape {shape} (batch, time, channel), got "
+            f"{type(error).__name__}: {reason}; call the model on such a tensor to see where."
+        ) from error
+    require(
+        isinstance(output, Tensor),
+        "expected the model to return one tensor",
+        f"got {type(output).__name__}",
+        "wrap it in a module that returns the scores alone",
+    )
+    batch, steps = shape[:2]
+    found = tuple(output.shape)
+    require(
+        (len(found) == 2 and found[0] == batch) or (len(found) == 3 and found[:2] == (batch, steps)),
+        f"expected the model to return ({batch}, out) or ({batch}, {steps}, out)",
+        f"got {found}",
+        "put the batch first",
+    )
+    require(output.is_floating_point(), "expected the model to return real numbers", f"got {output.dtype}")
+    return output

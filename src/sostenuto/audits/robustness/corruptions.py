@@ -1,0 +1,104 @@
+"""What can happen to samples, drawn once and applied at any level, so that levels differ in strength alone."""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sostenuto.audits.robustness.labeled import LabeledSequences
+from sostenuto.report.numbers import number, percent
+from sostenuto.types import Sequences
+
+
+class Corruption(ABC):
+    """A way to damage samples, measured against the data: `draw` the chance part, then `apply` it at a level."""
+
+    method: ClassVar[str]
+    """How it is done, as the beginning of a sentence."""
+    unit: ClassVar[str]
+    """What a level means, for the axis of a figure."""
+    highest: ClassVar[float] = float("inf")
+    """The largest level that has a meaning."""
+
+    @abstractmethod
+    def __init__(self, data: LabeledSequences) -> None:
+        """Measure what is needed of every channel."""
+
+    @abstractmethod
+    def draw(self, shape: tuple[int, ...], generator: np.random.Generator) -> Tensor:
+        """Draw what `apply` needs for values of ``shape`` (batch, time, channel), one number a sample in order."""
+
+    @abstractmethod
+    def apply(self, values: Sequences, drawn: Tensor, level: float) -> Sequences:
+        """Return the damaged values."""
+
+    @staticmethod
+    @abstractmethod
+    def describe(level: float) -> str:
+        """Name the damage at a level in words."""
+
+
+class GaussianNoise(Corruption):
+    """x + level · s · ε with ε standard normal and s the channel's standard deviation over all true steps."""
+
+    method = "Gaussian noise was added to every true step, of standard deviation level × the channel's own"
+    unit = "noise, in standard deviations of a channel"
+
+    def __init__(self, data: LabeledSequences) -> None:
+        self.deviation = data.true_steps().std(0, correction=0)
+
+    def draw(self, shape: tuple[int, ...], generator: np.random.Generator) -> Tensor:
+        """Draw ε."""
+        return torch.from_numpy(generator.standard_normal(shape))
+
+    def apply(self, values: Sequences, drawn: Tensor, level: float) -> Sequences:
+        """Add the noise."""
+        return values + (level * self.deviation * drawn).to(values.dtype)
+
+    @staticmethod
+    def describe(level: float) -> str:
+        """Name the noise.
+
+        >>> GaussianNoise.describe(0.5)
+        'Gaussian noise of 0.5 standard deviations of each channel'
+        """
+        noun = "deviation" if level == 1 else "deviations"
+        return f"Gaussian noise of {number(level)} standard {noun} of each channel"
+
+
+class SaltAndPepper(Corruption):
+    """A share ``level`` of the samples becomes the channel's largest or least value, each half the time.
+
+    Reference: paper 001, eqs. (17)-(19).
+    """
+
+    method = "The share given by the level of all true samples became the channel's largest or least value"
+    unit = "share of samples replaced"
+    highest = 1.0
+
+    def __init__(self, data: LabeledSequences) -> None:
+        samples = data.true_steps()
+        self.least, self.largest = samples.amin(0), samples.amax(0)
+
+    def draw(self, shape: tuple[int, ...], generator: np.random.Generator) -> Tensor:
+        """Draw a number in [−1, 1): its size says whether a sample is hit, its sign by what."""
+        return torch.from_numpy(generator.uniform(-1.0, 1.0, shape))
+
+    def apply(self, values: Sequences, drawn: Tensor, level: float) -> Sequences:
+        """Replace the samples that are hit."""
+        extremes = torch.where(drawn < 0, self.least, self.largest).to(values.dtype)
+        return torch.where(drawn.abs() <= level, extremes, values)
+
+    @staticmethod
+    def describe(level: float) -> str:
+        """Name the noise.
+
+        >>> SaltAndPepper.describe(0.5)
+        '50.0\u202f% of the samples replaced by the extremes of their channel'
+        """
+        return f"{percent(level)} of the samples replaced by the extremes of their channel"
+
+
+CORRUPTIONS: dict[str, type[Corruption]] = {"gaussian": GaussianNoise, "salt-and-pepper": SaltAndPepper}

@@ -1,0 +1,26 @@
+"""Kernels between sequences of any length, each a scikit-learn Gaussian-process kernel: one kernel a file.
+
+Names are imported when first used, so that scikit-learn is loaded only by who needs it.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sostenuto.kernels.base import SequenceKernel
+    from sostenuto.kernels.objects import as_objects
+    from sostenuto.kernels.rbf import RBF
+
+__all__ = ["RBF", "SequenceKernel", "as_objects"]
+
+_HOMES = {"RBF": "rbf", "SequenceKernel": "base", "as_objects": "objects"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"sostenuto.kernels.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'sostenuto.kernels' has no attribute {name!r}; it has: {', '.join(__all__)}")
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

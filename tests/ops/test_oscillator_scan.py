@@ -1,0 +1,128 @@
+# ruff: noqa: N803 (T, B, H are the names inside ops)
+
+import numpy as np
+import pytest
+import torch
+
+from sostenuto.checks import InputError
+from sostenuto.ops.oscillator_scan import BACKENDS, oscillator_scan
+from tests.laws.op_laws import LOOP, ScanLaws, close, weights_of
+
+
+class OscillatorLaws(ScanLaws):
+    states = ("y", "z")
+    backends = BACKENDS
+    stiffness: float
+
+    def inputs(self, T, B, H):
+        draw = {"dtype": torch.float64}
+        return {
+            "x": torch.randn(T, B, H, **draw),
+            "weight": 2 * torch.rand(H, **draw) - 0.5,
+            "step": 0.05 + 0.2 * torch.rand(H, **draw),
+            "y": 0.5 * torch.randn(B, H, **draw),
+            "z": 0.5 * torch.randn(B, H, **draw),
+            "timespans": 0.2 + 1.6 * torch.rand(T, B, **draw),
+        }
+
+    def run(self, tensors, backend):
+        names = ("x", "weight", "step")
+        return oscillator_scan(
+            *(tensors[name] for name in names),
+            self.stiffness,
+            tensors["y"],
+            tensors["z"],
+            timespans=tensors.get("timespans"),
+            backend=backend,
+        )
+
+    def loop(self, arrays):
+        x, w, y, z = (arrays[name] for name in ("x", "weight", "y", "z"))
+        y, z, ys = y.copy(), z.copy(), np.empty_like(x)
+        spans = arrays.get("timespans", np.ones(x.shape[:2]))
+        for n in range(len(x)):
+            for b in range(x.shape[1]):
+                g = arrays["step"] * spans[n, b]
+                z[b] -= g * (np.tanh(w * y[b] + x[n, b]) + self.stiffness * y[b])
+                y[b] += g * z[b]
+                ys[n, b] = y[b]
+        return ys, y, z
+
+
+class TestOscillatorScan(OscillatorLaws):
+    stiffness = 1.7
+
+
+class TestWithoutStiffness(OscillatorLaws):
+    stiffness = 0.0
+
+
+def readme_adjoint(x, w, g, stiffness, y, z, arriving):
+    """The adjoint of the README, line by line; ``g`` is (T, B, H), ``arriving`` weighs outputs and final y and z."""
+    ys, zs, forces = [y], [z], []
+    for n in range(len(x)):
+        forces.append(np.tanh(w * ys[-1] + x[n]))
+        zs.append(zs[-1] - g[n] * (forces[-1] + stiffness * ys[-1]))
+        ys.append(ys[-1] + g[n] * zs[-1])
+    at_outputs, bar_y, bar_z = arriving
+    bar_x, bar_g, bar_w = np.empty_like(x), np.empty_like(x), np.zeros_like(w)
+    for n in reversed(range(len(x))):
+        before, slope = ys[n], 1 - forces[n] ** 2
+        bar_y = bar_y + at_outputs[n]
+        bar_z = bar_z + g[n] * bar_y
+        bar_x[n] = -g[n] * slope * bar_z
+        bar_w += (bar_x[n] * before).sum(0)
+        bar_g[n] = bar_y * zs[n + 1] - bar_z * (forces[n] + stiffness * before)
+        bar_y = bar_y + w * bar_x[n] - g[n] * stiffness * bar_z
+    return bar_x, bar_w, bar_g, bar_y, bar_z
+
+
+@pytest.mark.parametrize("stiffness", [0.0, 1.7])
+@pytest.mark.parametrize("T", [1, 2, 257])
+def test_the_readme_derives_the_adjoint_rightly(T, stiffness):
+    laws = OscillatorLaws()
+    laws.stiffness = stiffness
+    leaves = {name: tensor.requires_grad_() for name, tensor in laws.make(T, seed=T).items()}
+    results = laws.run(leaves, "reference")
+    weights = weights_of(results)
+    torch.autograd.backward(results, weights)
+    x, w, step, y, z, spans = (leaves[name].detach().numpy() for name in ("x", "weight", "step", "y", "z", "timespans"))
+    arriving = [weight.numpy() for weight in weights]
+    bar_x, bar_w, bar_g, bar_y, bar_z = readme_adjoint(x, w, step * spans[:, :, None], stiffness, y, z, arriving)
+    expected = {
+        "x": bar_x,
+        "weight": bar_w,
+        "step": (bar_g * spans[:, :, None]).sum((0, 1)),
+        "y": bar_y,
+        "z": bar_z,
+        "timespans": (bar_g * step).sum(2),
+    }
+    for name, gradient in expected.items():
+        close(leaves[name].grad, torch.from_numpy(gradient), LOOP)
+
+
+def test_the_step_inverts_as_the_readme_says():
+    laws = OscillatorLaws()
+    laws.stiffness = 1.7
+    tensors = laws.make(63, timespans=False)
+    x, w, g = tensors["x"], tensors["weight"], tensors["step"]
+    _, y, z = laws.run(tensors, "reference")
+    for drive in x.flip(0):
+        y = y - g * z
+        z = z + g * (torch.tanh(w * y + drive) + 1.7 * y)
+    close(y, tensors["y"], LOOP)
+    close(z, tensors["z"], LOOP)
+
+
+@pytest.mark.parametrize(
+    ("stiffness", "backend", "message"),
+    [
+        (-1.0, "auto", "expected stiffness to be a finite number at least 0, got -1.0"),
+        (float("nan"), "auto", "stiffness"),
+        (1.0, "gpu?", "expected backend to be one of 'auto', 'reference'.*got 'gpu\\?'"),
+    ],
+)
+def test_bad_options_are_refused(stiffness, backend, message):
+    x, zero, one = torch.zeros(2, 1, 1), torch.zeros(1, 1), torch.ones(1)
+    with pytest.raises(InputError, match=message):
+        oscillator_scan(x, one, one, stiffness, zero, zero, backend=backend)
