@@ -66,7 +66,7 @@ def fit_parts(
     encoding = encoding or _encoding(parts, config)
     train = encoding.encode(parts.train)
     validation = None if parts.validation is None else encoding.encode(parts.validation)
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.training.seed)
         model = rebuild(encoding, config.model, _word_vectors(parts, config))
     objective = Objective.of(encoding, config.training, train)
