@@ -4,24 +4,37 @@ Everything public hangs on this module and is imported when first used, so `impo
 """
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sostenuto.version import __version__
 
-_MODULES = ("audits", "datasets", "kernels", "nn")
-_NAMES: dict[str, str] = {
+if TYPE_CHECKING:
+    from sostenuto import audits, datasets, kernels, nn
+    from sostenuto.estimators.classifier import RecurrentClassifier
+    from sostenuto.estimators.regressor import RecurrentRegressor
+
+__all__ = [
+    "RecurrentClassifier",
+    "RecurrentRegressor",
+    "__version__",
+    "audits",
+    "datasets",
+    "kernels",
+    "nn",
+]
+
+_HOMES = {
     "RecurrentClassifier": "sostenuto.estimators.classifier",
     "RecurrentRegressor": "sostenuto.estimators.regressor",
 }
-
-__all__ = ["__version__", *_MODULES, *_NAMES]
+"""Where the public names that are not modules live."""
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    if name in __all__:
         return importlib.import_module(f"sostenuto.{name}")
-    if name in _NAMES:
-        return getattr(importlib.import_module(_NAMES[name]), name)
     raise AttributeError(f"module 'sostenuto' has no attribute {name!r}; public names are: {', '.join(__all__)}")
 
 
