@@ -24,10 +24,11 @@ app.command()(bench)
 app.add_typer(data.app, name="data")
 
 
-def _print_version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> bool:
     if wanted:
         print(__version__)
         raise typer.Exit
+    return wanted
 
 
 @app.callback()

@@ -18,13 +18,18 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(*arguments: Any, **options: Any) -> None:
-        warnings.showwarning = _say_warning
         try:
-            command(*arguments, **options)
+            with warnings.catch_warnings():
+                warnings.showwarning = _say_warning
+                command(*arguments, **options)
         except InputError as error:
             raise _ended(str(error), USAGE) from error
         except SostenutoError as error:
             raise _ended(str(error), FAILURE) from error
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise _ended(f"{error.filename or 'file'}: the system says {error.strerror or error}.", FAILURE) from error
         except KeyboardInterrupt:
             raise _ended(
                 "interrupted; sostenuto fit --resume RUN goes on where the last checkpoint is", INTERRUPTED

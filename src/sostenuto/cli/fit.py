@@ -128,8 +128,9 @@ def fit(
     said = {name: {key: v for key, v in values.items() if v not in (None, "")} for name, values in said.items()}
     if resume is not None:
         given = [key for values in said.values() for key in values]
+        given += [name for name, value in (("config", config), ("out", out), ("overwrite", overwrite)) if value]
         cure = "start a new run with them"
-        require(not given and config is None, "expected --resume alone", f"got settings too ({shown(given)})", cure)
+        require(not given, "expected --resume alone", f"got settings too ({shown(given)})", cure)
         _, settings = open_folder(resume)
         dataset = open_dataset(settings.data, data_dir=data_dir, seed=settings.training.seed)
     else:
@@ -152,7 +153,7 @@ def fit(
     if result is None:
         return
     report = save(result, folder / "report.html")
-    print(json.dumps(_summary(result, report)) if as_json else _table(result, report))
+    print(json.dumps(_summary(result, report), allow_nan=False) if as_json else _table(result, report))
 
 
 def _new_settings(
@@ -191,9 +192,10 @@ def _free_folder(data: str, model: str) -> Path:
 
 
 def _summary(result: "FitResult", report: Path) -> dict[str, Any]:
-    baselines = [{"name": b.name, "score": b.score} for b in result.baselines]
+    plain = result.to_dict()
+    baselines = [{"name": b["name"], "score": b["score"]} for b in plain["baselines"]]
     kept = ("model", "num_parameters", "metric", "score", "evaluated_on", "seconds")
-    return {"run": str(report.parent), **{name: getattr(result, name) for name in kept}} | {
+    return {"run": str(report.parent), **{name: plain[name] for name in kept}} | {
         "data": result.data.name,
         "checksum": result.data.checksum,
         "best_epoch": result.curve.best_epoch,

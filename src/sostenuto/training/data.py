@@ -39,9 +39,13 @@ def open_dataset(config: DataConfig, *, data_dir: PathLike | None = None, seed: 
 
 
 def is_file_source(source: str) -> bool:
-    """Tell a file (it exists, or has a suffix a reader knows) from the name of a data set."""
-    suffixes = {suffix.lower() for suffix in Path(source).suffixes[-2:]}
-    return Path(source).exists() or bool(suffixes & set(files.READERS))
+    """Tell a file (it is there, or has a suffix a reader knows) from a data set; its name goes before a folder."""
+    path = Path(source)
+    if {suffix.lower() for suffix in path.suffixes[-2:]} & set(files.READERS):
+        return True
+    if path.is_dir() and source.split("/")[0] in {known.prefix for known in registry.sources()}:
+        return False
+    return path.exists()
 
 
 def absolute(config: DataConfig) -> DataConfig:
@@ -71,6 +75,8 @@ def divide(dataset: Dataset, config: DataConfig, *, seed: int = 0) -> Parts:
         train, test = split(train, config.test_fraction, method=method, seed=seed)
     if validation is None and config.validation > 0 and len(train) > 2:
         train, validation = split(train, config.validation, method=method, seed=seed + 1)
+    cure = "bring more data, or a test file of its own"
+    require(len(train) >= 2, "expected at least 2 training sequences beside the test part", f"got {len(train)}", cure)
     if validation is not None and len(validation) == 0:
         validation = None
     if test is not None and len(test) == 0:

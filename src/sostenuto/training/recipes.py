@@ -26,7 +26,7 @@ TASK_OPTIONS: dict[str, dict[str, Any]] = {
 """What small sets of classes need against over-fitting; numbers to predict are left without noise."""
 
 
-def model_config(layer: str, **options: Any) -> ModelConfig:
+def model_config(layer: str, /, **options: Any) -> ModelConfig:
     """Fill in a layer's default options where ``options`` leaves them out.
 
     >>> model_config("gru", num_layers=2).options
@@ -39,7 +39,7 @@ def model_config(layer: str, **options: Any) -> ModelConfig:
     return ModelConfig(layer=layer, options=chosen)
 
 
-def training_config(layer: str, task: str = "", **options: Any) -> TrainingConfig:
+def training_config(layer: str, task: str = "", /, **options: Any) -> TrainingConfig:
     """Fill in how a layer is trained for a task where ``options`` leaves it out.
 
     >>> training_config("unicornn", "classification", epochs=5).label_smoothing

@@ -169,7 +169,7 @@ TS = [
     row("ts tag after data", "data.ts", ts("1,2:a", "@data"), "expected values after @data", line=6),
     row("ts target not a number", "data.ts", text("@targetLabel true", "@data", "1,2:high"), "as the target", line=3),
     row("ts target infinite", "data.ts", text("@targetLabel true", "@data", "1,2:inf"), "a finite number", line=3),
-    row("ts NaN", "data.ts", ts("1,NaN:a", "1,2:b"), "missing", stage="fit"),
+    row("ts NaN", "data.ts", ts("1,NaN:a", "1,2:b", "2,1:a", "2,2:b"), "missing", stage="fit"),
     row("ts one class", "data.ts", ts("1,2:a", "1,3:a", "2,3:a", "2,2:a"), "class", stage="fit"),
     row("ts one sample", "data.ts", ts("1,2,3:a"), "sequence", stage="fit"),
     row("ts one step", "data.ts", ts("1:a", "2:b", "3:a", "4:b"), "step", stage="fit"),
@@ -187,7 +187,7 @@ UCR = [
     row("tsv label missing", "data.tsv", text("1\t2\t3", "NaN\t3\t4"), "expected a target", line=2),
     row("tsv non-UTF-8", "data.tsv", raw(b"1\t2\n\xff\t3\n"), "expected UTF-8 text", line=2),
     row("txt wrong column count", "data.txt", text("1 2 3", "2 3 4 5"), "expected 3 columns", line=2),
-    row("tsv NaN inside", "data.tsv", text("1\t2\tNaN\t3", "2\t3\t4\t5"), "missing", stage="fit"),
+    row("tsv NaN inside", "data.tsv", text("1\t2\tNaN\t3", *["2\t3\t4\t5", "1\t2\t3\t4"] * 2), "missing", stage="fit"),
     row("tsv one class", "data.tsv", text(*["1\t2\t3"] * 4), "class", stage="fit"),
     row("tsv one sample", "data.tsv", text("1\t2\t3"), "sequence", stage="fit"),
     row("tsv one step", "data.tsv", text("1\t2", "2\t3", "1\t4", "2\t5"), "step", stage="fit"),
@@ -217,7 +217,8 @@ CSV = [
     row("csv target not available", "data.csv", text("target,0", "1.5,1", "NA,2"), "a number as the target", line=3,
         options={"task": "regression"}),
     row("csv non-UTF-8", "data.csv", raw(b"target,0\ncaf\xe9,1\n"), "expected UTF-8 text", line=2),
-    row("csv NaN inside", "data.csv", text("target,0,1,2", "a,1,,2", "b,1,2,3"), "missing", stage="fit"),
+    row("csv NaN inside", "data.csv", text("target,0,1,2", "a,1,,2", *["b,1,2,3", "a,3,2,1"] * 2), "missing",
+        stage="fit"),
     row("csv one class", "data.csv", text("target,0,1", *["a,1,2"] * 4), "class", stage="fit"),
     row("csv one sample", "data.csv", text("target,0,1", "a,1,2"), "sequence", stage="fit"),
     row("csv one step", "data.csv", text("target,0", "a,1", "b,2", "a,3", "b,4"), "step", stage="fit"),
@@ -242,7 +243,9 @@ CSV = [
     row("long not a number", "data.csv", text("series,target,x", "s,a,one"), "in column 'x', got 'one'", line=2),
     row("long no such series", "data.csv", text("id,target,x", "s,a,1"), "expected a column named 'name'", line=1,
         options={"series": "name"}),
-    row("long NaN", "data.csv", text("series,target,x", "s,a,1", "s,a,", "r,b,1", "r,b,2"), "missing", stage="fit"),
+    row("long NaN", "data.csv",
+        text("series,target,x", "s,a,1", "s,a,", *(f"{n},{'ab'[n % 2]},{n}" for n in range(4) for _ in "12")),
+        "missing", stage="fit"),
 ]  # fmt: skip
 
 NPZ = [
