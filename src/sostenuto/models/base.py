@@ -16,7 +16,8 @@ class SequenceModel(nn.Module):
     """A batch-first recurrent layer run over padded sequences; subclasses add the read-out.
 
     `gradient_window` truncates back-propagation through time in training mode: the sequence is cut into windows of so
-    many steps, counted from its end, and no gradient crosses a border. None (the default) lets it flow all the way.
+    many steps, counted from its end, and no gradient crosses a border. None (the default) lets it flow all the way. A
+    ragged batch is cut where its longest sequence is, and dropout between layers draws a mask for each window.
     """
 
     def __init__(self, layer: Any) -> None:
