@@ -103,8 +103,9 @@ def test_a_refusal_ends_all_processes(one):
     done = start(one.parent, *TORCHRUN, "fit", *OPTIONS, "--out", "one")
     assert done.returncode == 1
     assert done.stdout == ""
-    assert done.stderr.count("sostenuto: one: expected a new or empty folder, got one with an earlier run") == 2
-    assert done.stderr.count("exitcode  : 2") == 2
+    # The launcher ends the second process when the first has ended, so that it may or may not speak.
+    assert "sostenuto: one: expected a new or empty folder, got one with an earlier run" in done.stderr
+    assert "exitcode  : 2" in done.stderr
     assert {path: path.stat().st_mtime_ns for path in one.rglob("*")} == before
 
 
