@@ -288,7 +288,7 @@ class TestRandomness:
 def test_recipes_fill_in_what_is_none(kind, task):
     learned = kind(epochs=1, hidden_size=np.int64(5), num_layers=1, random_state=3).fit(np.eye(4), [0, 1, 0, 1])
     assert learned.config_.model == model_config("unicornn", hidden_size=5, num_layers=1)
-    assert learned.config_.training == training_config("unicornn", task, epochs=1, seed=3)
+    assert learned.config_.training == training_config("unicornn", task, 4, epochs=1, seed=3)
     assert clone(learned).get_params()["learning_rate"] is None
 
 

@@ -1,5 +1,6 @@
 """The command line: parse, call, exit code."""
 
+import os
 from typing import Annotated
 
 import typer
@@ -41,5 +42,10 @@ def _root(
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command line.
+
+    Threads of torch's OpenMP that wait for work spin for long by default: small steps on a busy machine then take many
+    times as long. They are told to sleep soon, before torch is loaded, unless the caller has said otherwise.
+    """
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     app()

@@ -165,7 +165,7 @@ def _new_settings(
     from sostenuto.nn import LAYERS
     from sostenuto.training import recipes
     from sostenuto.training.config import RunConfig, overlaid
-    from sostenuto.training.data import absolute, open_dataset
+    from sostenuto.training.data import absolute, open_dataset, training_count
 
     base = start or RunConfig()
     data = absolute(overlaid(base.data, {"checksum": "", **said["data"]}))
@@ -174,10 +174,11 @@ def _new_settings(
     check_choice("model", layer, LAYERS)
     if start is not None and layer == start.model.layer:
         model = replace(start.model, options={**start.model.options, **said["options"]})
-        training = overlaid(start.training, said["training"])
     else:
         model = recipes.model_config(layer, **said["options"])
-        training = overlaid(recipes.training_config(layer, task_of(dataset.train)), said["training"])
+    batch = {name: value for name, value in said["training"].items() if name == "batch_size"}
+    recipe = recipes.training_config(layer, task_of(dataset.train), training_count(dataset, data), **batch)
+    training = overlaid(start.training if start is not None else recipe, said["training"])
     return RunConfig(data, overlaid(model, said["model"]), training), dataset
 
 

@@ -52,14 +52,14 @@ def tune(
     from sostenuto.nn import LAYERS
     from sostenuto.training import recipes
     from sostenuto.training.config import DataConfig, RunConfig
-    from sostenuto.training.data import open_dataset
+    from sostenuto.training.data import open_dataset, training_count
     from sostenuto.training.tune import search
 
     check_choice("model", model, LAYERS)
     said = {"source": data, "task": task, "target": target, "series": series, "time": time, "group": group}
     settings = DataConfig(layout=layout, **{name: value for name, value in said.items() if value})
     dataset = open_dataset(settings, data_dir=data_dir, seed=seed)
-    training = recipes.training_config(model, task_of(dataset.train), seed=seed)
+    training = recipes.training_config(model, task_of(dataset.train), training_count(dataset, settings), seed=seed)
     training = training if epochs is None else replace(training, epochs=epochs)
     config = RunConfig(settings, recipes.model_config(model), training)
     folder = out or Path("runs") / f"tune-{dataset.name.replace('/', '-')}-{model}"

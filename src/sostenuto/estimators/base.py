@@ -95,7 +95,7 @@ class RecurrentEstimator(BaseEstimator):
     def _fit(
         self, given: Any, targets: Any, task: Task, timespans: Any, class_weights: torch.Tensor | None = None
     ) -> None:
-        config = run_config(self.get_params(deep=False), task)
+        config = run_config(self.get_params(deep=False), task, len(targets))
         data = self._sequences(given, timespans, config, reset=True)
         data = replace(data, targets=targets, task=task)
         train, validation = data, None

@@ -15,8 +15,8 @@ from sostenuto.types import Task
 _TRAINING = ("epochs", "batch_size", "learning_rate", "schedule", "patience")
 
 
-def run_config(parameters: dict[str, Any], task: Task) -> RunConfig:
-    """Check an estimator's parameters and fill in the values of the recipe for its layer and task."""
+def run_config(parameters: dict[str, Any], task: Task, count: int) -> RunConfig:
+    """Check an estimator's parameters and fill in the recipe for its layer, its task and ``count`` sequences."""
     objects = ("random_state", "device")
     given = {name: plain(value, name) for name, value in parameters.items() if name not in objects}
     layer, fraction = given["layer"], given["validation_fraction"]
@@ -26,11 +26,13 @@ def run_config(parameters: dict[str, Any], task: Task) -> RunConfig:
     training = {name: given[name] for name in _TRAINING} | {"seed": draw_seed(parameters["random_state"])}
     model = model_config(layer, **_options(given, "layer_options", size))
     data = {name: given[name] for name in ("layout", "missing", "scaling")}
+    batch = {} if given["batch_size"] is None else {"batch_size": given["batch_size"]}
+    recipe = training_config(layer, task, round((1 - fraction) * count), **batch)
     config = RunConfig.from_dict(
         {
             "data": {**data, "source": "array", "validation": fraction, "test_fraction": 0.0},
             "model": {"layer": layer, "readout": given["readout"], "options": model.options},
-            "training": {**asdict(training_config(layer, task)), **_options(given, "training_options", training)},
+            "training": {**asdict(recipe), **_options(given, "training_options", training)},
         }
     )
     require(

@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
 
 from sostenuto.checks import require
 from sostenuto.nn.base import Contract
@@ -13,7 +14,9 @@ from sostenuto.nn.sequences import check_input
 class _TorchUnit(Contract):
     """Adds `step` and a clear word about time spans to a torch layer; weights and kernels stay torch's."""
 
-    def forward(self, input: Any, state: Any = None, *, timespans: Tensor | None = None) -> tuple[Any, Any]:
+    def forward(
+        self, input: Any, state: Any = None, *, timespans: Tensor | PackedSequence | None = None
+    ) -> tuple[Any, Any]:
         """Call torch's layer; ``timespans`` has no meaning for a discrete map and is refused."""
         name = type(self).__name__
         cure = "use a continuous-time layer such as UnICORNN, ResidualGRU or ResidualLSTM for irregular sampling"

@@ -66,6 +66,13 @@ def read_file(config: DataConfig, path: PathLike, *, labelled: bool = True) -> d
     return files.read_parts(path, layout=cast(Any, config.layout), labelled=labelled, **given)
 
 
+def training_count(dataset: Dataset, config: DataConfig) -> int:
+    """Count, up to rounding, the sequences that `divide` leaves to train on."""
+    kept = 1.0 if dataset.test is not None else 1 - config.test_fraction
+    kept *= 1.0 if dataset.validation is not None else 1 - config.validation
+    return round(kept * len(dataset.train))
+
+
 def divide(dataset: Dataset, config: DataConfig, *, seed: int = 0) -> Parts:
     """Draw what is not given: a test part, then a validation part, both from the training part."""
     train, validation, test = dataset.train, dataset.validation, dataset.test

@@ -18,12 +18,15 @@ LAYER_OPTIONS: dict[str, dict[str, Any]] = {
     "residual-lstm": _GATED,
 }
 TRAINING_OPTIONS: dict[str, dict[str, Any]] = {
-    "unicornn": {"epochs": 60, "batch_size": 64, "learning_rate": 0.02, "weight_decay": 0.01},
+    "unicornn": {"learning_rate": 0.02, "weight_decay": 0.01},
 }
 TASK_OPTIONS: dict[str, dict[str, Any]] = {
     "classification": {"label_smoothing": 0.1, "input_noise": 0.2},
 }
 """What small sets of classes need against over-fitting; numbers to predict are left without noise."""
+
+STEPS, LEAST_EPOCHS, MOST_EPOCHS = 1200, 20, 500
+LEAST_IN_BATCH, MOST_IN_BATCH = 8, 64
 
 
 def model_config(layer: str, /, **options: Any) -> ModelConfig:
@@ -39,10 +42,16 @@ def model_config(layer: str, /, **options: Any) -> ModelConfig:
     return ModelConfig(layer=layer, options=chosen)
 
 
-def training_config(layer: str, task: str = "", /, **options: Any) -> TrainingConfig:
-    """Fill in how a layer is trained for a task where ``options`` leaves it out.
+def training_config(layer: str, task: str = "", count: int = 0, /, **options: Any) -> TrainingConfig:
+    """Fill in how a layer is trained for a task on ``count`` sequences where ``options`` leaves it out.
 
-    >>> training_config("unicornn", "classification", epochs=5).label_smoothing
-    0.1
+    Weights move in steps, not in epochs: a batch is at most a sixteenth of the data (and 8 to 64 sequences), and there
+    are as many epochs as give about 1200 steps, from 20 to 500.
+
+    >>> [(c.batch_size, c.epochs) for c in (training_config("unicornn", "", n) for n in (40, 1222, 50_000))]
+    [(8, 240), (64, 60), (64, 20)]
     """
-    return TrainingConfig(**{**TRAINING_OPTIONS.get(layer, {}), **TASK_OPTIONS.get(task, {}), **options})
+    batch_size = options.get("batch_size") or min(MOST_IN_BATCH, max(LEAST_IN_BATCH, count // 16))
+    epochs = -(-STEPS // -(-max(count, 1) // batch_size)) if count else TrainingConfig.epochs
+    size = {"batch_size": batch_size, "epochs": min(MOST_EPOCHS, max(LEAST_EPOCHS, epochs))}
+    return TrainingConfig(**{**size, **TRAINING_OPTIONS.get(layer, {}), **TASK_OPTIONS.get(task, {}), **options})

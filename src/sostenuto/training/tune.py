@@ -33,6 +33,7 @@ SPACES: dict[str, dict[str, Choice]] = {
         "options.dropout": ("uniform", (0.0, 0.3)),
         "options.step_size": ("log", (0.05, 2.0)),
         "options.stiffness": ("log", (0.1, 30.0)),
+        "model.readout": ("choice", ("last", "mean", "max")),
     },
 }
 """What is searched for each layer; layers not named here search the common settings and the number of layers."""
@@ -88,17 +89,19 @@ def search(
 
 
 def apply_settings(config: RunConfig, settings: dict[str, Any]) -> RunConfig:
-    """Put drawn settings, named ``training.NAME`` or ``options.NAME``, into a config.
+    """Put drawn settings, named ``training.NAME``, ``model.NAME`` or ``options.NAME``, into a config.
 
     >>> apply_settings(RunConfig(), {"training.batch_size": 8, "options.hidden_size": 4}).training.batch_size
     8
     """
-    training = {key.removeprefix("training."): v for key, v in settings.items() if key.startswith("training.")}
-    options = {key.removeprefix("options."): v for key, v in settings.items() if key.startswith("options.")}
-    if options.get("num_layers") == 1:
-        options["dropout"] = 0.0
-    model = replace(config.model, options={**config.model.options, **options})
-    return replace(config, model=model, training=replace(config.training, **training))
+    drawn: dict[str, dict[str, Any]] = {"training": {}, "model": {}, "options": {}}
+    for name, value in settings.items():
+        section, key = name.split(".", 1)
+        drawn[section][key] = value
+    if drawn["options"].get("num_layers") == 1:
+        drawn["options"]["dropout"] = 0.0
+    model = replace(config.model, options={**config.model.options, **drawn["options"]}, **drawn["model"])
+    return replace(config, model=model, training=replace(config.training, **drawn["training"]))
 
 
 def _try(parts: Any, config: RunConfig, device: str) -> dict[str, Any]:

@@ -1,12 +1,15 @@
 """The scan of independent undamped oscillators (UnICORNN): check, choose a backend, apply."""
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sostenuto.checks import check_choice, check_positive
+from sostenuto.checks import check_positive
+from sostenuto.ops.backend import choose_backend
+from sostenuto.ops.oscillator_scan.autograd import oscillator_scan_op
 from sostenuto.ops.oscillator_scan.reference import oscillator_scan_reference
 
-BACKENDS = ("auto", "reference")
+BACKENDS = ("auto", "reference", "cpu")
 
 
 def oscillator_scan(
@@ -26,12 +29,23 @@ def oscillator_scan(
     multiplies g at each step; a span of 0 leaves the state as it is. Returns every y, then the last y and z.
     Reference: paper 002, eq. (6).
 
+    ``backend="auto"`` takes the compiled scan where there is one for the device. Forward-mode derivatives and gradients
+    of ``timespans`` are the reference's.
+
     >>> import torch
     >>> x, zero = torch.zeros(5, 1, 2), torch.zeros(1, 2)
     >>> ys, y, z = oscillator_scan(x, torch.ones(2), torch.full((2,), 0.1), 1.0, zero, zero)
     >>> ys.shape, float(y.abs().max())
     (torch.Size([5, 1, 2]), 0.0)
     """
-    check_choice("backend", backend, BACKENDS)
     check_positive("stiffness", stiffness, zero=True)
-    return oscillator_scan_reference(x, weight, step, stiffness, y, z, timespans=timespans)
+    chosen = choose_backend(backend, y, built=("cpu",))
+    if chosen == "reference" or (timespans is not None and timespans.requires_grad) or _forward_mode(x, y, z):
+        return oscillator_scan_reference(x, weight, step, stiffness, y, z, timespans=timespans)
+    outputs, last = oscillator_scan_op(x, weight, step, stiffness, y, z, timespans)
+    return outputs, outputs[-1], last
+
+
+def _forward_mode(*tensors: Tensor) -> bool:
+    """Whether a forward-mode derivative is being taken: the compiled scan has none."""
+    return any(torch.autograd.forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors)

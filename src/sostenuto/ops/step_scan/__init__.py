@@ -20,13 +20,15 @@ def step_scan(
 ) -> tuple[Float[Tensor, "T B H"], States]:
     """Apply ``state ← step(x_t, state, scale · timespan_t)`` over time; return the first component at every step.
 
+    Inputs of lower precision are raised to the state's.
+
     >>> run = lambda x_t, state, span: (state[0] + span * x_t,)
     >>> outputs, last = step_scan(torch.ones(4, 1, 1), (torch.zeros(1, 1),), run, scale=0.5)
     >>> outputs.flatten().tolist()
     [0.5, 1.0, 1.5, 2.0]
     """
     outputs = []
-    for t, x_t in enumerate(x.unbind(0)):
+    for t, x_t in enumerate(x.to(state[0].dtype).unbind(0)):
         span = scale if timespans is None else scale * timespans[t].to(state[0].dtype)[:, None]
         state = step(x_t, state, span)
         outputs.append(state[0])

@@ -1,0 +1,39 @@
+"""Which backend runs an op. This is the only file that looks for numba or triton."""
+
+import functools
+import importlib.util
+
+import torch
+from torch import Tensor
+
+from sostenuto.checks import InputError, check_choice
+
+BACKENDS = ("auto", "reference", "cpu", "gpu")
+
+
+@functools.cache
+def has_numba() -> bool:
+    """Whether the CPU kernels can be compiled here."""
+    return importlib.util.find_spec("numba") is not None
+
+
+def choose_backend(requested: str, example: Tensor, *, built: tuple[str, ...]) -> str:
+    """Settle ``"auto"``, or check that the backend asked for can run on ``example``'s device.
+
+    ``built`` names the fast backends the op has. Automatic choice takes the fast one for the device where there is one
+    and the reference otherwise: a tensor on another device, or of another precision than float32 and float64.
+
+    >>> choose_backend("auto", torch.zeros(1, dtype=torch.float16), built=("cpu",))
+    'reference'
+    """
+    check_choice("backend", requested, BACKENDS)
+    fits_cpu = example.device.type == "cpu" and example.dtype in (torch.float32, torch.float64)
+    possible = {"reference": True, "cpu": "cpu" in built and fits_cpu and has_numba(), "gpu": False}
+    if requested == "auto":
+        return "cpu" if possible["cpu"] else "reference"
+    if not possible[requested]:
+        raise InputError(
+            f"expected a tensor that the backend {requested!r} can take, got {example.dtype} on {example.device}; "
+            "pass backend='auto' or 'reference'."
+        )
+    return requested

@@ -1,0 +1,120 @@
+"""The fast oscillator scan as a torch operator: what is saved, how it is differentiated, batched and traced.
+
+The kernels are in ``cpu.py``; nothing is computed here. Second derivatives go through the reference: a backward pass
+that is itself recorded (``create_graph=True``) is written as the reference's.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sostenuto.ops.oscillator_scan.reference import oscillator_scan_reference
+
+
+@torch.library.custom_op("sostenuto::oscillator_scan", mutates_args=())
+def oscillator_scan_op(
+    x: Tensor, weight: Tensor, step: Tensor, stiffness: float, y: Tensor, z: Tensor, timespans: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Run the scan; return y at every step and z at the last."""
+    from sostenuto.ops.oscillator_scan import cpu
+
+    return cpu.forward(x, weight, step, stiffness, y, z, timespans)
+
+
+@torch.library.custom_op("sostenuto::oscillator_scan_backward", mutates_args=())
+def oscillator_scan_backward_op(
+    x: Tensor,
+    weight: Tensor,
+    step: Tensor,
+    stiffness: float,
+    y: Tensor,
+    outputs: Tensor,
+    last: Tensor,
+    timespans: Tensor | None,
+    d_outputs: Tensor,
+    d_last: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Run the adjoint; return the gradients of x, weight, step, y and z."""
+    from sostenuto.ops.oscillator_scan import cpu
+
+    return cpu.backward(x, weight, step, stiffness, y, outputs, last, timespans, d_outputs, d_last)
+
+
+@oscillator_scan_op.register_fake
+def _scan_shapes(*inputs: Any) -> tuple[Tensor, Tensor]:
+    x, _, _, _, y, z, _ = inputs
+    return y.new_empty(x.shape), z.new_empty(z.shape)
+
+
+@oscillator_scan_backward_op.register_fake
+def _backward_shapes(*inputs: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    x, weight, step, _, y, *_ = inputs
+    return tuple(y.new_empty(like.shape) for like in (x, weight, step, y, y))  # pyright: ignore[reportReturnType]
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    x, weight, step, stiffness, y, z, timespans = inputs
+    ctx.stiffness = stiffness
+    ctx.save_for_backward(x, weight, step, y, z, timespans, *output)
+
+
+def _backward(ctx: Any, d_outputs: Tensor, d_last: Tensor) -> tuple[Tensor | None, ...]:
+    x, weight, step, y, z, timespans, outputs, last = ctx.saved_tensors
+    if torch.is_grad_enabled():
+        d_x, d_weight, d_step, d_y, d_z = _recorded(
+            ctx.stiffness, (x, weight, step, y, z), timespans, d_outputs, d_last
+        )
+    else:
+        d_x, d_weight, d_step, d_y, d_z = oscillator_scan_backward_op(
+            x, weight, step, ctx.stiffness, y, outputs, last, timespans, d_outputs.contiguous(), d_last
+        )
+        d_x = None if d_x is None else d_x.to(x.dtype)
+    return d_x, d_weight, d_step, None, d_y, d_z, None
+
+
+def _recorded(
+    stiffness: float, tensors: tuple[Tensor, ...], timespans: Tensor | None, d_outputs: Tensor, d_last: Tensor
+) -> tuple[Tensor | None, ...]:
+    """Differentiate the reference, keeping the graph, so that the gradient can be differentiated again."""
+    x, weight, step, y, z = tensors
+    outputs, _, last = oscillator_scan_reference(x, weight, step, stiffness, y, z, timespans=timespans)
+    wanted = [tensor for tensor in tensors if tensor.requires_grad]
+    found = iter(
+        torch.autograd.grad((outputs, last), wanted, (d_outputs, d_last), create_graph=True, allow_unused=True)
+    )
+    return tuple(next(found) if tensor.requires_grad else None for tensor in tensors)
+
+
+oscillator_scan_op.register_autograd(_backward, setup_context=_setup)
+
+
+@oscillator_scan_op.register_vmap
+def _batched(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
+    """Fold a mapped axis into the batch; where weights differ along it, run one after the other."""
+    x, weight, step, stiffness, y, z, timespans = inputs
+    size = info.batch_size
+    if in_dims[1] is None and in_dims[2] is None:
+        x, y, z = (
+            _folded(tensor, dim, size, axis)
+            for tensor, dim, axis in ((x, in_dims[0], 1), (y, in_dims[4], 0), (z, in_dims[5], 0))
+        )
+        spans = None if timespans is None else _folded(timespans, in_dims[6], size, 1)
+        outputs, last = oscillator_scan_op(x, weight, step, stiffness, y, z, spans)
+        return (outputs.unflatten(1, (size, -1)), last.unflatten(0, (size, -1))), (1, 0)
+    runs = []
+    for index in range(size):
+        one = [v if d is None or v is None else v.select(d, index) for v, d in zip(inputs, in_dims, strict=True)]
+        runs.append(oscillator_scan_op(*one))
+    outputs, last = (torch.stack(parts) for parts in zip(*runs, strict=True))
+    return (outputs, last), (0, 0)
+
+
+def _folded(tensor: Tensor, dim: int | None, size: int, axis: int) -> Tensor:
+    """Bring a mapped axis in front of ``axis`` and join the two; repeat what is not mapped."""
+    moved = (
+        tensor.unsqueeze(axis).expand(*tensor.shape[:axis], size, *tensor.shape[axis:])
+        if dim is None
+        else tensor.movedim(dim, axis)
+    )
+    return moved.flatten(axis, axis + 1)

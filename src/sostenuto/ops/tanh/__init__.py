@@ -1,0 +1,1 @@
+"""The hyperbolic tangent inside the compiled scans: vectorised, with a stated error."""
