@@ -21,7 +21,7 @@ IMPORT_NAMES = {
     "curvlinops-for-pytorch": "curvlinops",
 }
 # Brought by a declared package: triton by torch, dask by distributed, PIL by matplotlib, markupsafe by jinja2.
-COME_ALONG = {"triton", "dask", "PIL", "markupsafe"}
+COME_ALONG = {"llvmlite", "triton", "dask", "PIL", "markupsafe"}
 UNSAFE_NAMES = {"eval", "exec", "compile", "__import__"}
 UNSAFE_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "joblib"}
 UNSAFE_ATTRIBUTES = {("torch", "load"), ("yaml", "load"), ("os", "system")}

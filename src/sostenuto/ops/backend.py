@@ -1,6 +1,5 @@
 """Which backend runs an op. This is the only file that looks for numba or triton."""
 
-import functools
 import importlib.util
 
 import torch
@@ -11,10 +10,8 @@ from sostenuto.checks import InputError, check_choice
 BACKENDS = ("auto", "reference", "cpu", "gpu")
 
 
-@functools.cache
-def has_numba() -> bool:
-    """Whether the CPU kernels can be compiled here."""
-    return importlib.util.find_spec("numba") is not None
+HAS_NUMBA = importlib.util.find_spec("numba") is not None
+"""Whether the CPU kernels can be compiled here."""
 
 
 def choose_backend(requested: str, example: Tensor, *, built: tuple[str, ...]) -> str:
@@ -28,7 +25,7 @@ def choose_backend(requested: str, example: Tensor, *, built: tuple[str, ...]) -
     """
     check_choice("backend", requested, BACKENDS)
     fits_cpu = example.device.type == "cpu" and example.dtype in (torch.float32, torch.float64)
-    possible = {"reference": True, "cpu": "cpu" in built and fits_cpu and has_numba(), "gpu": False}
+    possible = {"reference": True, "cpu": "cpu" in built and fits_cpu and HAS_NUMBA, "gpu": False}
     if requested == "auto":
         return "cpu" if possible["cpu"] else "reference"
     if not possible[requested]:
