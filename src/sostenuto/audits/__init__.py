@@ -8,11 +8,34 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sostenuto.audits.base import AuditResult
+    from sostenuto.audits.gradients.oscillator_gradients import OscillatorGradients, oscillator_gradient_bounds
     from sostenuto.audits.robustness.noise import NoiseAccuracy, noise_accuracy
+    from sostenuto.audits.stability.oscillator_saddles import OscillatorSaddles, oscillator_saddles
+    from sostenuto.audits.stability.oscillator_states import OscillatorStates, oscillator_state_bound
 
-__all__ = ["AuditResult", "NoiseAccuracy", "noise_accuracy"]
+__all__ = [
+    "AuditResult",
+    "NoiseAccuracy",
+    "OscillatorGradients",
+    "OscillatorSaddles",
+    "OscillatorStates",
+    "noise_accuracy",
+    "oscillator_gradient_bounds",
+    "oscillator_saddles",
+    "oscillator_state_bound",
+]
 
-_HOMES = {"AuditResult": "base", "NoiseAccuracy": "robustness.noise", "noise_accuracy": "robustness.noise"}
+_HOMES = {
+    "AuditResult": "base",
+    "NoiseAccuracy": "robustness.noise",
+    "OscillatorGradients": "gradients.oscillator_gradients",
+    "OscillatorSaddles": "stability.oscillator_saddles",
+    "OscillatorStates": "stability.oscillator_states",
+    "noise_accuracy": "robustness.noise",
+    "oscillator_gradient_bounds": "gradients.oscillator_gradients",
+    "oscillator_saddles": "stability.oscillator_saddles",
+    "oscillator_state_bound": "stability.oscillator_states",
+}
 
 
 def __getattr__(name: str) -> Any:
