@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sostenuto.version import __version__
 
 if TYPE_CHECKING:
-    from sostenuto import audits, datasets, kernels, nn
+    from sostenuto import audits, datasets, kernels, nn, theory
     from sostenuto.estimators.classifier import RecurrentClassifier
     from sostenuto.estimators.regressor import RecurrentRegressor
 
@@ -21,6 +21,7 @@ __all__ = [
     "datasets",
     "kernels",
     "nn",
+    "theory",
 ]
 
 _HOMES = {

@@ -9,7 +9,7 @@ from sostenuto.ops.backend import choose_backend
 from sostenuto.ops.oscillator_scan.autograd import oscillator_scan_op
 from sostenuto.ops.oscillator_scan.reference import oscillator_scan_reference
 
-BACKENDS = ("auto", "reference", "cpu")
+BACKENDS = ("auto", "reference", "cpu", "gpu")
 
 
 def oscillator_scan(
@@ -39,7 +39,7 @@ def oscillator_scan(
     (torch.Size([5, 1, 2]), 0.0)
     """
     check_positive("stiffness", stiffness, zero=True)
-    chosen = choose_backend(backend, y, built=("cpu",))
+    chosen = choose_backend(backend, y, built=("cpu", "gpu"))
     if chosen == "reference" or (timespans is not None and timespans.requires_grad) or _forward_mode(x, y, z):
         return oscillator_scan_reference(x, weight, step, stiffness, y, z, timespans=timespans)
     outputs, last = oscillator_scan_op(x, weight, step, stiffness, y, z, timespans)

@@ -1,9 +1,10 @@
 """The fast oscillator scan as a torch operator: what is saved, how it is differentiated, batched and traced.
 
-The kernels are in ``cpu.py``; nothing is computed here. Second derivatives go through the reference: a backward pass
-that is itself recorded (``create_graph=True``) is written as the reference's.
+The kernels are in ``cpu.py`` and ``gpu.py``; nothing is computed here. Second derivatives go through the reference: a
+backward pass that is itself recorded (``create_graph=True``) is written as the reference's.
 """
 
+import importlib
 from typing import Any
 
 import torch
@@ -17,9 +18,7 @@ def oscillator_scan_op(
     x: Tensor, weight: Tensor, step: Tensor, stiffness: float, y: Tensor, z: Tensor, timespans: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Run the scan; return y at every step and z at the last."""
-    from sostenuto.ops.oscillator_scan import cpu
-
-    return cpu.forward(x, weight, step, stiffness, y, z, timespans)
+    return _kernels(y).forward(x, weight, step, stiffness, y, z, timespans)
 
 
 @torch.library.custom_op("sostenuto::oscillator_scan_backward", mutates_args=())
@@ -36,9 +35,12 @@ def oscillator_scan_backward_op(
     d_last: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Run the adjoint; return the gradients of x, weight, step, y and z."""
-    from sostenuto.ops.oscillator_scan import cpu
+    return _kernels(y).backward(x, weight, step, stiffness, y, outputs, last, timespans, d_outputs, d_last)
 
-    return cpu.backward(x, weight, step, stiffness, y, outputs, last, timespans, d_outputs, d_last)
+
+def _kernels(state: Tensor) -> Any:
+    """Import the kernels of the device only when they are used."""
+    return importlib.import_module(f"sostenuto.ops.oscillator_scan.{'gpu' if state.is_cuda else 'cpu'}")
 
 
 @oscillator_scan_op.register_fake

@@ -1,0 +1,80 @@
+"""The Triton scan under Triton's interpreter, in a process of its own: the interpreter is chosen before the import."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = """
+import warnings
+warnings.simplefilter("ignore")
+import torch
+from sostenuto.ops.oscillator_scan import gpu
+from sostenuto.ops.oscillator_scan.reference import oscillator_scan_reference
+
+def check(T, B, H, spans, wide=False, dtype=torch.float32):
+    torch.manual_seed(T)
+    gpu.WIDE = 1 if wide else 1 << 17
+    x = torch.randn(T, B, H).to(dtype).float()
+    weight, step = 2 * torch.rand(H) - 0.5, 0.05 + 0.2 * torch.rand(H)
+    y, z = 0.5 * torch.randn(B, H), 0.5 * torch.randn(B, H)
+    timespans = 0.2 + torch.rand(T, B) if spans else None
+    leaves = [tensor.double().requires_grad_() for tensor in (x, weight, step, y, z)]
+    double = None if timespans is None else timespans.double()
+    outputs, _, last = oscillator_scan_reference(*leaves[:3], 1.3, *leaves[3:], timespans=double)
+    d_outputs, d_last = torch.randn(T, B, H), torch.randn(B, H)
+    truth = [outputs, last, *torch.autograd.grad((outputs, last), leaves, (d_outputs.double(), d_last.double()))]
+    got, got_last = gpu.forward(x.to(dtype), weight, step, 1.3, y, z, timespans)
+    gradients = gpu.backward(x.to(dtype), weight, step, 1.3, y, got, got_last, timespans, d_outputs, d_last)
+    assert gradients[0].dtype == dtype
+    for index, (one, other) in enumerate(zip([got, got_last, *gradients], truth, strict=True)):
+        error = ((one.double() - other).abs().max() / other.abs().max()).item()
+        limit = 1e-2 if dtype == torch.bfloat16 and index == 2 else 1e-5
+        assert error <= limit, (T, B, H, spans, wide, dtype, index, error)
+
+for T in (1, 2, 12, 13, 16, 17, 33, 63):
+    for spans in (False, True):
+        check(T, 3, 13, spans)
+check(20, 2, 40, False, wide=True)
+check(9, 2, 40, True, wide=True)
+check(21, 2, 16, False, dtype=torch.bfloat16)
+print("agreed")
+"""
+
+TANH = """
+import warnings
+warnings.simplefilter("ignore")
+import numpy as np, torch, triton, triton.language as tl
+from sostenuto.ops.tanh.gpu import tanh, tanh_with_slope
+
+@triton.jit
+def run(x, value, again, slope, BLOCK: tl.constexpr):
+    o = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    b = tl.load(x + o)
+    t, s = tanh_with_slope(b, b * 2.885390081777927)
+    tl.store(value + o, tanh(b, b * 2.885390081777927))
+    tl.store(again + o, t)
+    tl.store(slope + o, s)
+
+x = torch.cat([torch.linspace(-12, 12, 32768), torch.logspace(-20, 0, 16384), -torch.logspace(-20, 0, 16384)])
+value, again, slope = (torch.empty_like(x) for _ in range(3))
+run[(16,)](x, value, again, slope, BLOCK=4096)
+truth = torch.tanh(x.double())
+for got in (value, again):
+    assert ((got - truth) / truth).abs().max() < 1e-6
+    assert got.abs().max() <= 1
+assert (slope.double() * torch.cosh(x.double()) ** 2 - 1).abs().max() < 5e-6
+print("agreed")
+"""
+
+
+@pytest.mark.parametrize("script", [SCRIPT, TANH], ids=["scan", "tanh"])
+def test_under_the_interpreter(script):
+    pytest.importorskip("triton", reason="Triton has no wheel for this system")
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=environment, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.strip() == "agreed"
