@@ -1,17 +1,23 @@
 """UnICORNN: undamped independent controlled oscillators, symplectic in time (paper 002)."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
+from torch.nn.utils.rnn import PackedSequence
 
-from sostenuto.checks import check_choice, check_count, check_positive, require
+from sostenuto.checks import InputError, check_choice, check_count, check_positive, require
 from sostenuto.constraints.at_least import AtLeast
-from sostenuto.nn.base import RecurrentLayer, weight_name
+from sostenuto.nn.base import LayerState, RecurrentLayer, weight_name
+from sostenuto.nn.oscillator_energy import oscillator_energy
+from sostenuto.nn.reconstruction import Reconstruction, drift_of
+from sostenuto.nn.sequences import LayerInput, TimeMajor
 from sostenuto.ops.oscillator_scan import BACKENDS, oscillator_scan
+from sostenuto.ops.oscillator_stack import Cell, Drift, oscillator_stack, oscillator_stack_inverse
 
 
 class UnICORNN(RecurrentLayer):
@@ -37,7 +43,12 @@ class UnICORNN(RecurrentLayer):
         skip: S ≥ 2 lets layer ℓ > S also read the output of layer ℓ − S − 1 (residual stacking).
         learn_step: whether c is trained; if not it keeps its initial value.
         positive: keep w ≥ −α, which removes the saddle at the origin (but not resonance with a varying input).
-        backend: ``"auto"`` or ``"reference"``.
+        memory: ``"store"`` keeps every state for the backward pass. ``"recompute"`` keeps the input and the states at
+            about √T moments, and finds the others by the exact inverse of the map, over all layers together; where
+            rounding makes that miss a kept state, the stretch is run forwards again, so the gradient is right in every
+            case (``last_drift`` has the errors found). Two directions depend on each other at every layer, so there
+            each layer recomputes its own states from its kept input; with ``skip`` that is refused.
+        backend: ``"auto"``, ``"reference"``, ``"cpu"`` or ``"gpu"``.
         device: as in torch.
         dtype: as in torch.
 
@@ -51,6 +62,9 @@ class UnICORNN(RecurrentLayer):
     """
 
     state_names = ("y", "z")
+    last_drift: tuple[Drift, ...] = ()
+    """With ``memory="recompute"``: the last call's record of drift, filled in by its backward pass."""
+    _chunk: int | None = None
 
     def __init__(
         self,
@@ -67,6 +81,7 @@ class UnICORNN(RecurrentLayer):
         skip: int | None = None,
         learn_step: bool = True,
         positive: bool = False,
+        memory: str = "store",
         backend: str = "auto",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -76,7 +91,10 @@ class UnICORNN(RecurrentLayer):
         for size in steps:
             check_positive("step_size", size)
         check_positive("stiffness", stiffness, zero=True)
+        check_choice("memory", memory, ("store", "recompute"))
         check_choice("backend", backend, BACKENDS)
+        if memory == "recompute" and bidirectional and skip is not None:
+            raise InputError("expected one direction or no skip with memory='recompute', got both; use memory='store'.")
         if skip is not None:
             check_count("skip", skip, least=2)
         self._steps, self._skip = tuple(float(size) for size in steps), skip
@@ -84,7 +102,7 @@ class UnICORNN(RecurrentLayer):
             input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device=device, dtype=dtype
         )
         self.step_size, self.stiffness, self.skip = self._steps, float(stiffness), skip
-        self.learn_step, self.positive, self.backend = learn_step, positive, backend
+        self.learn_step, self.positive, self.memory, self.backend = learn_step, positive, memory, backend
         for layer, reverse in self._cells():
             self.weight("time_scale", layer, reverse).requires_grad_(learn_step)
             if positive:
@@ -113,6 +131,21 @@ class UnICORNN(RecurrentLayer):
                 if self._skips(layer):
                     nn.init.kaiming_uniform_(self.weight("weight_skip", layer, reverse), a=8)
 
+    def forward(
+        self, input: LayerInput, state: LayerState | None = None, *, timespans: Tensor | PackedSequence | None = None
+    ) -> tuple[Any, Any]:
+        """Read whole sequences, as `RecurrentLayer.forward`; one direction that recomputes runs all layers at once."""
+        if self.memory == "recompute" and not torch.compiler.is_compiling():
+            self.last_drift = ()
+        if self.memory == "store" or self.bidirectional:
+            return super().forward(input, state, timespans=timespans)
+        sequences = TimeMajor.read(input, self.input_size, self.batch_first)
+        y, z = self._start(state, sequences)
+        cells = [self._cell(layer, False, self._mask(layer, y)) for layer in range(self.num_layers)]
+        spans = sequences.spans(timespans, y.dtype)
+        output, y, z = self._run_stack(sequences.values, cells, y, z, spans)
+        return sequences.write(output), self._finish(list(zip(y, z, strict=True)), sequences)
+
     def scan(
         self,
         layer: int,
@@ -122,6 +155,10 @@ class UnICORNN(RecurrentLayer):
         timespans: Float[Tensor, "T B"] | None,
     ) -> tuple[Float[Tensor, "T B H"], tuple[Float[Tensor, "B H"], ...]]:
         """Project the input in one product over all time, then run the oscillators."""
+        if self.memory == "recompute":
+            y, z = (part[None] for part in state)
+            output, y, z = self._run_stack(below[-1], [self._cell(layer, reverse, None)], y, z, timespans)
+            return output, (y[0], z[0])
         drive = self._drive(layer, reverse, below[-1])
         if self._skips(layer):
             drive = drive + F.linear(below[layer - (self._skip or 0)], self.weight("weight_skip", layer, reverse))
@@ -149,14 +186,100 @@ class UnICORNN(RecurrentLayer):
         force = torch.tanh(self.weight("weight_hh", layer, False) * y + self._drive(layer, False, x))
         return torch.cat([rate * z, -rate * (force + self.stiffness * y)], dim=-1)
 
+    def hamiltonian(
+        self,
+        state: Float[Tensor, "*batch state"] | tuple[Float[Tensor, "*batch hidden"], Float[Tensor, "*batch hidden"]],
+        input: Float[Tensor, "*batch channel"],
+        *,
+        layer: int = 0,
+    ) -> Float[Tensor, "*batch"]:
+        """Give a layer's energy at a state, (y, z) or both side by side, while it reads ``input`` (paper 002, eq. (4)).
+
+        With a = V u + b: H = Σ α y²/2 + z²/2 + [log cosh(w y + a) − log cosh a]/w. The subtracted term does not depend
+        on the state and makes H finite at w = 0, where the bracket over w becomes y·tanh a. The field is
+        dy/dt = σ̂(c)·∂H/∂z, dz/dt = −σ̂(c)·∂H/∂y, so units with equal c keep H while the input is constant.
+
+        >>> layer = UnICORNN(2, 8)
+        >>> layer.hamiltonian((torch.zeros(3, 8), torch.ones(3, 8)), torch.zeros(3, 2)).tolist()
+        [4.0, 4.0, 4.0]
+        """
+        y, z = state.chunk(2, dim=-1) if isinstance(state, Tensor) else state
+        weight, drive = self.weight("weight_hh", layer, False), self._drive(layer, False, input)
+        return oscillator_energy(y, z, weight, drive, self.stiffness)
+
+    @torch.no_grad()
+    def inverse(
+        self,
+        states: tuple[Tensor, Tensor],
+        inputs: LayerInput,
+        *,
+        timespans: Tensor | PackedSequence | None = None,
+        trajectory: bool = False,
+        tolerance: float | None = None,
+    ) -> Reconstruction:
+        """Find the initial state from the final one ``states`` = (y, z) and the inputs read (paper 002, eq. (7)).
+
+        ``inputs`` and ``timespans`` are what the layer was called with, in the same form. The inverse is exact but for
+        rounding, which a saddle (w < −α) or resonance amplifies: ``drift`` measures it, and more than ``tolerance``
+        raises an error. No gradient flows. Dropout must sleep (``eval()``), and there must be one direction.
+
+        >>> layer = UnICORNN(2, 8, num_layers=2, dtype=torch.float64)
+        >>> x = torch.randn(50, 3, 2, dtype=torch.float64)
+        >>> found = layer.inverse(layer(x)[1], x)
+        >>> bool(found.state[0].abs().max() < 1e-9), max(found.drift) < 1e-9
+        (True, True)
+        """
+        require(not self.bidirectional, "expected a one-directional layer", "got a bidirectional one: no inverse")
+        drops = self.training and self.dropout > 0 and self.num_layers > 1
+        require(not drops, "expected a layer whose dropout sleeps", "got one in training", "call eval() first")
+        sequences = TimeMajor.read(inputs, self.input_size, self.batch_first)
+        y, z = self._start(states, sequences)
+        cells = [self._cell(layer, False, None) for layer in range(self.num_layers)]
+        stack = sequences.values, cells, self.stiffness
+        spans = sequences.spans(timespans, y.dtype)
+        options: dict[str, Any] = {"skip": self._skip or 0, "timespans": spans, "backend": self.backend}
+        y_start, z_start, ys, zs = oscillator_stack_inverse(*stack, y, z, trajectory=trajectory, **options)
+        again = oscillator_stack(*stack, y_start, z_start, **options)
+        drift = drift_of((again.y, again.z), (y, z), tolerance)
+        start = self._finish(list(zip(y_start, z_start, strict=True)), sequences)
+        if ys is None or zs is None:
+            return Reconstruction((start[0], start[1]), drift, None)
+        forms = tuple((sequences.write(one), sequences.write(other)) for one, other in zip(ys, zs, strict=True))
+        return Reconstruction((start[0], start[1]), drift, forms)
+
     def extra_repr(self) -> str:
         """Show the oscillators' settings too."""
         steps = self._steps[0] if len(set(self._steps)) == 1 else list(self._steps)
-        return f"{super().extra_repr()}, step_size={steps}, stiffness={self.stiffness}"
+        memory = "" if self.memory == "store" else f", memory={self.memory}"
+        return f"{super().extra_repr()}, step_size={steps}, stiffness={self.stiffness}{memory}"
 
     def _drive(self, layer: int, reverse: bool, below: Tensor) -> Tensor:
         bias = self.weight("bias_ih", layer, reverse) if self.bias else None
         return F.linear(below, self.weight("weight_ih", layer, reverse), bias)
+
+    def _cell(self, layer: int, reverse: bool, mask: Tensor | None) -> Cell:
+        return Cell(
+            self.weight("weight_ih", layer, reverse),
+            self.weight("bias_ih", layer, reverse) if self.bias else None,
+            self.weight("weight_skip", layer, reverse) if self._skips(layer) else None,
+            self.weight("weight_hh", layer, reverse),
+            self.effective_step(layer, reverse=reverse),
+            mask,
+        )
+
+    def _mask(self, layer: int, y: Tensor) -> Tensor | None:
+        """Draw what dropout keeps of a layer's outputs; None for the top layer and where dropout sleeps."""
+        sleeps = not self.training or self.dropout == 0 or layer == self.num_layers - 1
+        return None if sleeps else self._drop(torch.ones_like(y[layer : layer + 1]))
+
+    def _run_stack(
+        self, x: Tensor, cells: list[Cell], y: Tensor, z: Tensor, spans: Tensor | None
+    ) -> tuple[Tensor, ...]:
+        options: dict[str, Any] = {"skip": self._skip or 0, "backend": self.backend, "chunk": self._chunk}
+        output, y, z, drift = oscillator_stack(x, cells, self.stiffness, y, z, timespans=spans, **options)
+        if drift is not None:
+            self.last_drift = (*self.last_drift, drift)
+        return output, y, z
 
     def _skips(self, layer: int) -> bool:
         return self._skip is not None and layer >= self._skip

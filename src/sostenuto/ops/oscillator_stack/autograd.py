@@ -1,0 +1,144 @@
+"""The whole stack as one differentiable function that keeps the input, the weights and the states between chunks."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from sostenuto.ops.oscillator_scan import oscillator_scan
+from sostenuto.ops.oscillator_stack.cell import Cell, Plan
+from sostenuto.ops.oscillator_stack.sweep import CellGradients, chunk_adjoint, reconstruct, run_chunk
+
+_FIELDS = len(Cell._fields)
+
+
+class OscillatorStack(torch.autograd.Function):
+    """Call ``apply(plan, timespans, x, y, z, *tensors)`` with the cells' fields one after the other.
+
+    Returns the top layer's outputs and the last y and z of all layers. A backward pass that is itself recorded
+    (``create_graph=True``) differentiates the stored stack instead.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, plan: Plan, timespans: Tensor | None, x: Tensor, y: Tensor, z: Tensor, *tensors: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Run chunk by chunk through all layers."""
+        cells = _cells(tensors)
+        kept_y, kept_z = [y.detach()], [z.detach()]
+        outputs = y.new_empty((*x.shape[:2], y.shape[-1]))
+        for start, stop in plan.borders(x.shape[0]):
+            first = kept_y[-1], kept_z[-1]
+            chunk = run_chunk(plan, cells, x[start:stop], _cut(timespans, start, stop), first)
+            outputs[start:stop] = chunk.outputs[-1]
+            kept_y.append(chunk.last[0])
+            kept_z.append(chunk.last[1])
+            del chunk  # before the next one is made
+        ctx.plan, ctx.kept = plan, len(kept_y)
+        ctx.autocast = _autocast(x.device.type)
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(timespans, x, y, z, *tensors, *kept_y, *kept_z)
+        return outputs, kept_y[-1].clone(), kept_z[-1].clone()
+
+    @staticmethod
+    def backward(ctx: Any, *arriving: Tensor | None) -> tuple[Any, ...]:
+        """Walk the chunks in reverse time, finding each one's states again before its adjoint."""
+        saved = ctx.saved_tensors
+        timespans, x, y, z = saved[:4]
+        tensors, kept = saved[4 : len(saved) - 2 * ctx.kept], saved[len(saved) - 2 * ctx.kept :]
+        with torch.autocast(**ctx.autocast):
+            if torch.is_grad_enabled():
+                found = _recorded(ctx.plan, timespans, (x, y, z, *tensors), arriving)
+            else:
+                states = list(zip(kept[: ctx.kept], kept[ctx.kept :], strict=True))
+                found = _swept(ctx.plan, timespans, x, _cells(tensors), states, arriving, ctx.needs_input_grad[2])
+        wanted = ctx.needs_input_grad[2:]
+        return None, None, *(g if want else None for g, want in zip(found, wanted, strict=True))
+
+
+def _swept(
+    plan: Plan,
+    timespans: Tensor | None,
+    x: Tensor,
+    cells: list[Cell],
+    kept: list[tuple[Tensor, Tensor]],
+    arriving: Sequence[Tensor | None],
+    input_gradient: bool,
+) -> list[Tensor | None]:
+    d_outputs, d_y, d_z = arriving
+    ends = [torch.zeros_like(part) if d is None else d for part, d in zip(kept[-1], (d_y, d_z), strict=True)]
+    bars = list(zip(ends[0].unbind(0), ends[1].unbind(0), strict=True))
+    sums = [CellGradients(cell) for cell in cells]
+    d_x = torch.empty_like(x) if input_gradient else None
+    plan.drift.worst[:], plan.drift.restarted = [0.0] * len(cells), 0
+    for index, (start, stop) in reversed(list(enumerate(plan.borders(x.shape[0])))):
+        spans, first = _cut(timespans, start, stop), kept[index]
+        chunk = reconstruct(plan, cells, x[start:stop], spans, first, kept[index + 1])
+        above = _cut(d_outputs, start, stop)
+        d_input = chunk_adjoint(plan, cells, chunk, spans, first, above, bars, sums, input_gradient)
+        if d_x is not None and d_input is not None:
+            d_x[start:stop] = d_input
+        del chunk, d_input
+    weights = [gradient for total, cell in zip(sums, cells, strict=True) for gradient in total.of(cell)]
+    y_bar, z_bar = (torch.stack(parts) for parts in zip(*bars, strict=True))
+    return [d_x, y_bar, z_bar, *weights]
+
+
+def stored_stack(
+    x: Float[Tensor, "T B F"],
+    cells: Sequence[Cell],
+    stiffness: float,
+    y: Float[Tensor, "L B H"],
+    z: Float[Tensor, "L B H"],
+    *,
+    skip: int = 0,
+    timespans: Float[Tensor, "T B"] | None = None,
+    backend: str = "auto",
+) -> tuple[Float[Tensor, "T B H"], Float[Tensor, "L B H"], Float[Tensor, "L B H"]]:
+    """Run the stack layer by layer through `oscillator_scan`, every state kept: what the recomputing one must equal."""
+    below, ends = [x], []
+    for cell, y_start, z_start in zip(cells, y, z, strict=True):
+        drive = cell.drive(below, skip)
+        weights = cell.weight_hh, cell.step
+        ys, *end = oscillator_scan(drive, *weights, stiffness, y_start, z_start, timespans=timespans, backend=backend)
+        ends.append(end)
+        below.append(cell.upward(ys))
+    y_end, z_end = (torch.stack(parts) for parts in zip(*ends, strict=True))
+    return below[-1], y_end, z_end
+
+
+def _recorded(
+    plan: Plan, timespans: Tensor | None, inputs: tuple[Tensor | None, ...], arriving: Sequence[Tensor | None]
+) -> list[Tensor | None]:
+    """Differentiate the stored stack, keeping the graph, so that the gradient can be differentiated again."""
+    x, y, z, *tensors = inputs
+    assert x is not None
+    assert y is not None
+    assert z is not None
+    results = stored_stack(
+        x, _cells(tensors), plan.stiffness, y, z, skip=plan.skip, timespans=timespans, backend=plan.backend
+    )
+    used = [(result, d) for result, d in zip(results, arriving, strict=True) if d is not None]
+    wanted = [tensor for tensor in inputs if tensor is not None and tensor.requires_grad]
+    roots, weights = zip(*used, strict=True)
+    found = iter(torch.autograd.grad(roots, wanted, weights, create_graph=True, allow_unused=True))
+    return [next(found) if tensor is not None and tensor.requires_grad else None for tensor in inputs]
+
+
+def _cells(tensors: Sequence[Any]) -> list[Cell]:
+    return [Cell(*tensors[start : start + _FIELDS]) for start in range(0, len(tensors), _FIELDS)]
+
+
+def _cut(values: Tensor | None, start: int, stop: int) -> Tensor | None:
+    return None if values is None else values[start:stop]
+
+
+def _autocast(device: str) -> dict[str, Any]:
+    """Remember the mixed precision of the forward pass, so that the drives come out the same again."""
+    return {
+        "device_type": device,
+        "dtype": torch.get_autocast_dtype(device),
+        "enabled": torch.is_autocast_enabled(device),
+    }

@@ -1,0 +1,194 @@
+"""The stack swept in chunks of time: forward through all layers, inverted from a chunk's end, and the adjoint."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from sostenuto.ops.oscillator_scan.autograd import oscillator_scan_backward_op, oscillator_scan_op
+from sostenuto.ops.oscillator_scan.reference import oscillator_scan_reference
+from sostenuto.ops.oscillator_stack.cell import Cell, Plan
+from sostenuto.ops.oscillator_stack.reference import Inverted, inverse_reference
+
+States = tuple[Float[Tensor, "L B H"], Float[Tensor, "L B H"]]
+
+
+class Chunk(NamedTuple):
+    """All layers over a stretch of time: what each reads (the input first), its drive, its outputs, its last state."""
+
+    below: list[Tensor]
+    drives: list[Tensor]
+    outputs: list[Tensor]
+    last: States
+
+
+def run_chunk(plan: Plan, cells: Sequence[Cell], x: Tensor, spans: Tensor | None, first: States) -> Chunk:
+    """Run all layers forwards over one chunk."""
+    below, drives, outputs, ends = [x], [], [], []
+    for layer, cell in enumerate(cells):
+        drives.append(cell.drive(below, plan.skip))
+        arguments = (drives[-1], cell.weight_hh, cell.step, plan.stiffness, first[0][layer], first[1][layer])
+        if plan.backend == "reference":
+            ys, _, z = oscillator_scan_reference(*arguments, timespans=spans)
+        else:
+            ys, z = oscillator_scan_op(*arguments, spans)
+        outputs.append(ys)
+        ends.append((ys[-1], z))
+        below.append(cell.upward(ys))
+    y, z = (torch.stack(parts) for parts in zip(*ends, strict=True))
+    return Chunk(below, drives, outputs, (y, z))
+
+
+def invert_layer(
+    plan: Plan, cell: Cell, drive: Tensor, spans: Tensor | None, last: tuple[Tensor, Tensor], velocities: bool = False
+) -> Inverted:
+    """Find one layer's states in a chunk from its last one."""
+    arguments = (drive, cell.weight_hh, cell.step, plan.stiffness, *last, spans, velocities)
+    if plan.backend != "cpu":
+        return inverse_reference(*arguments)
+    from sostenuto.ops.oscillator_stack import cpu
+
+    return cpu.inverse(*arguments)
+
+
+def reconstruct(
+    plan: Plan, cells: Sequence[Cell], x: Tensor, spans: Tensor | None, first: States, last: States
+) -> Chunk:
+    """Find all states of a chunk from its last ones; where that misses the kept first ones, from those instead.
+
+    Layer 1 is inverted from the input, layer ℓ from the outputs of layer ℓ − 1 just found. A backend that scans fast
+    but has no inverse runs forwards at once.
+    """
+    if plan.backend not in ("reference", "cpu"):
+        return run_chunk(plan, cells, x, spans, first)
+    below, drives, outputs = [x], [], []
+    for layer, cell in enumerate(cells):
+        drives.append(cell.drive(below, plan.skip))
+        found = invert_layer(plan, cell, drives[-1], spans, (last[0][layer], last[1][layer]))
+        error = relative_error(found, first[0][layer], first[1][layer])
+        plan.drift.worst[layer] = max(plan.drift.worst[layer], error)
+        if error > plan.drift.tolerance:
+            plan.drift.restarted += 1
+            return run_chunk(plan, cells, x, spans, first)
+        outputs.append(found.outputs)
+        below.append(cell.upward(found.outputs))
+    return Chunk(below, drives, outputs, last)
+
+
+def relative_error(found: Inverted, y: Float[Tensor, "B H"], z: Float[Tensor, "B H"]) -> float:
+    """Give the worst error of the first state over all columns, each by its own largest value in the chunk.
+
+    What is not finite counts as an infinite error.
+    """
+    floor = torch.finfo(y.dtype).tiny / torch.finfo(y.dtype).eps
+    errors = (
+        (found.y - y).abs() / found.y_peak.clamp(min=floor),
+        (found.z - z).abs() / found.z_peak.clamp(min=floor),
+    )
+    worst = float(torch.maximum(*errors).max())
+    return worst if worst == worst else float("inf")
+
+
+class ScanGradients(NamedTuple):
+    """Gradients of one scan's drive, w, g and first state."""
+
+    drive: Tensor
+    weight: Tensor
+    step: Tensor
+    y: Tensor
+    z: Tensor
+
+
+def scan_adjoint(
+    plan: Plan,
+    cell: Cell,
+    drive: Tensor,
+    outputs: Tensor,
+    spans: Tensor | None,
+    first: tuple[Tensor, Tensor],
+    last: Tensor,
+    arriving: tuple[Tensor, Tensor],
+) -> ScanGradients:
+    """Differentiate one layer's scan over a chunk; ``arriving`` are the gradients of its outputs and of its last z."""
+    if plan.backend != "reference":
+        return ScanGradients(
+            *oscillator_scan_backward_op(
+                drive, cell.weight_hh, cell.step, plan.stiffness, first[0], outputs, last, spans, *arriving
+            )
+        )
+    leaves = [tensor.detach().requires_grad_() for tensor in (drive, cell.weight_hh, cell.step, *first)]
+    with torch.enable_grad():
+        x, weight, step, y, z = leaves
+        ys, _, end = oscillator_scan_reference(x, weight, step, plan.stiffness, y, z, timespans=spans)
+        return ScanGradients(*torch.autograd.grad((ys, end), leaves, arriving))
+
+
+class CellGradients:
+    """Running sums of one layer's gradients: matrices in their own precision, vectors in float64."""
+
+    def __init__(self, cell: Cell) -> None:
+        self.weight_ih = torch.zeros_like(cell.weight_ih)
+        self.weight_skip = None if cell.weight_skip is None else torch.zeros_like(cell.weight_skip)
+        self.bias, self.weight_hh, self.step = (
+            torch.zeros_like(cell.step, dtype=torch.float64 if cell.step.device.type != "mps" else torch.float32)
+            for _ in range(3)
+        )
+
+    def add(self, found: ScanGradients, below: list[Tensor], skip: int) -> None:
+        """Add what one chunk contributes."""
+        flat = found.drive.flatten(0, 1)
+        self.weight_ih += flat.T @ below[-1].flatten(0, 1)
+        self.bias += flat.sum(0)
+        self.weight_hh += found.weight
+        self.step += found.step
+        if self.weight_skip is not None:
+            self.weight_skip += flat.T @ below[-1 - skip].flatten(0, 1)
+
+    def of(self, cell: Cell) -> list[Tensor | None]:
+        """List the gradients in the order of a cell's fields; a mask has none."""
+        vectors = [total.to(cell.step.dtype) for total in (self.bias, self.weight_hh, self.step)]
+        bias = None if cell.bias is None else vectors[0]
+        return [self.weight_ih, bias, self.weight_skip, vectors[1], vectors[2], None]
+
+
+def chunk_adjoint(
+    plan: Plan,
+    cells: Sequence[Cell],
+    chunk: Chunk,
+    spans: Tensor | None,
+    first: States,
+    arriving: Tensor | None,
+    bars: list[tuple[Tensor, Tensor]],
+    sums: list[CellGradients],
+    input_gradient: bool,
+) -> Tensor | None:
+    """Differentiate a chunk from its top layer to its bottom one; return the gradient of its input, if wanted.
+
+    ``arriving`` is the gradient of the top layer's outputs. ``bars`` holds the gradients of each layer's state after
+    the chunk, and then of the state before it; ``sums`` takes what the chunk adds to the weights' gradients.
+    """
+    d_below: list[Tensor | None] = [None] * len(cells) + [arriving]
+    for layer in reversed(range(len(cells))):
+        cell, outputs = cells[layer], chunk.outputs[layer]
+        arrived = d_below[layer + 1]
+        d_outputs = torch.zeros_like(outputs) if arrived is None else outputs.new_empty(outputs.shape).copy_(arrived)
+        if cell.mask is not None:
+            d_outputs *= cell.mask
+        d_outputs[-1] += bars[layer][0]
+        start, last = (first[0][layer], first[1][layer]), chunk.last[1][layer]
+        found = scan_adjoint(plan, cell, chunk.drives[layer], outputs, spans, start, last, (d_outputs, bars[layer][1]))
+        bars[layer] = (found.y, found.z)
+        sums[layer].add(found, chunk.below[: layer + 1], plan.skip)
+        if layer > 0 or input_gradient:
+            d_below[layer] = _sum(d_below[layer], F.linear(found.drive, cell.weight_ih.T))
+        if cell.weight_skip is not None and (layer > plan.skip or input_gradient):
+            index = layer - plan.skip
+            d_below[index] = _sum(d_below[index], F.linear(found.drive, cell.weight_skip.T))
+    return d_below[0]
+
+
+def _sum(total: Tensor | None, more: Tensor) -> Tensor:
+    return more if total is None else total + more
