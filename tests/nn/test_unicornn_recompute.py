@@ -245,3 +245,11 @@ def test_bad_memory_is_refused():
         UnICORNN(1, 2, memory="forget")
     with pytest.raises(InputError, match="one direction or no skip"):
         UnICORNN(1, 2, 4, bidirectional=True, skip=2, memory="recompute")
+
+
+def test_a_backend_without_an_inverse_runs_chunks_forwards(monkeypatch):
+    """A GPU's path, run on the CPU: the scan's operator goes by the device of what it is given."""
+    store, recompute = pair(2, 5, num_layers=4, skip=2, chunk=7)
+    monkeypatch.setattr("sostenuto.ops.oscillator_stack.choose_backend", lambda *_, **__: "gpu")
+    assert_equal_layers(store, recompute, torch.randn(40, 3, 2, dtype=torch.float64), start(4, 3, 5), tolerance=1e-14)
+    assert recompute.last_drift[0].worst == [0.0] * 4
