@@ -6,7 +6,7 @@ from torch import Tensor
 
 from sostenuto.checks import check_positive
 from sostenuto.ops.backend import choose_backend
-from sostenuto.ops.oscillator_scan.autograd import oscillator_scan_op
+from sostenuto.ops.oscillator_scan.autograd import scan
 from sostenuto.ops.oscillator_scan.reference import oscillator_scan_reference
 
 BACKENDS = ("auto", "reference", "cpu", "gpu")
@@ -42,7 +42,7 @@ def oscillator_scan(
     chosen = choose_backend(backend, y, built=("cpu", "gpu"))
     if chosen == "reference" or (timespans is not None and timespans.requires_grad) or _forward_mode(x, y, z):
         return oscillator_scan_reference(x, weight, step, stiffness, y, z, timespans=timespans)
-    outputs, last = oscillator_scan_op(x, weight, step, stiffness, y, z, timespans)
+    outputs, last = scan(x, weight, step, stiffness, y, z, timespans)
     return outputs, outputs[-1], last
 
 
