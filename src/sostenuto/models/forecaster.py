@@ -15,6 +15,7 @@ from sostenuto.types import Lengths, Sequences, Timespans
 class Forecaster(SequenceModel):
     """Predict the next ``horizon`` steps of every channel, as a change from the last value seen.
 
+    The read-out starts at no change, so that training starts from the previous value, which is hard to beat.
     ``relative=False`` predicts the values themselves. Channels added by the encoding (indicators of missing values)
     are read but not predicted: only the first ``num_channels`` are.
 
@@ -29,6 +30,8 @@ class Forecaster(SequenceModel):
         check_count("horizon", horizon)
         self.num_channels, self.horizon, self.relative = num_channels, horizon, relative
         self.head = linear_head(layer.output_size, horizon * num_channels)
+        if relative:
+            torch.nn.init.zeros_(self.head.weight)
 
     def forward(
         self, values: Sequences, lengths: Lengths | None = None, timespans: Timespans | None = None
