@@ -133,5 +133,6 @@ def test_ci_runs_the_readme_command() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=relative)
 def test_links_between_files_lead_somewhere(page: Path) -> None:
     links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8"))
-    inside = [link for link in links if not re.match(r"[a-z]+:", link)]
+    # Pages under reference/ are made by `make docs`, where Sphinx checks the links to them.
+    inside = [link for link in links if not re.match(r"[a-z]+:|reference/", link)]
     assert [link for link in inside if not (page.parent / link).exists()] == []

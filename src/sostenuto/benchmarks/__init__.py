@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from sostenuto.checks import check_choice, require
+from sostenuto.data.files.atomic import write_atomically
 from sostenuto.types import PathLike
 
 _PACKAGES = ("sostenuto", "torch", "numpy", "numba", "scikit-learn", "triton")
@@ -56,12 +57,8 @@ def store(name: str, record: dict[str, Any], folder: PathLike = "results") -> Pa
     """
     check_choice("name", name, names())
     page = {"benchmark": name, "title": title(name), **environment(), "record": record}
-    target = Path(folder) / f"{name}.json"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_suffix(".json.partial")
-    partial.write_text(json.dumps(page, indent=2, allow_nan=False, ensure_ascii=False) + "\n", encoding="utf-8")
-    partial.replace(target)
-    return target
+    text = json.dumps(page, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    return write_atomically(Path(folder) / f"{name}.json", text)
 
 
 def environment() -> dict[str, Any]:

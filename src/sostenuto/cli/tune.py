@@ -14,12 +14,14 @@ from sostenuto.cli.options import (
     DeviceOption,
     GroupOption,
     JsonOption,
+    LayerOption,
     LayoutOption,
     QuietOption,
     SeriesOption,
     TargetOption,
     TaskOption,
     TimeOption,
+    named_values,
 )
 from sostenuto.cli.tables import table
 
@@ -40,6 +42,8 @@ def tune(
     series: SeriesOption = "",
     time: TimeOption = "",
     group: GroupOption = "",
+    missing: Annotated[str, typer.Option(help="What to do with NaN: refuse, mask or interpolate.")] = "",
+    option: LayerOption = None,
     data_dir: DataDirOption = None,
     device: DeviceOption = "auto",
     seed: Annotated[int, typer.Option(help="Seed of the search and of every trial.")] = 0,
@@ -57,11 +61,12 @@ def tune(
 
     check_choice("model", model, LAYERS)
     said = {"source": data, "task": task, "target": target, "series": series, "time": time, "group": group}
+    said["missing"] = missing
     settings = DataConfig(layout=layout, **{name: value for name, value in said.items() if value})
     dataset = open_dataset(settings, data_dir=data_dir, seed=seed)
     training = recipes.training_config(model, task_of(dataset.train), training_count(dataset, settings), seed=seed)
     training = training if epochs is None else replace(training, epochs=epochs)
-    config = RunConfig(settings, recipes.model_config(model), training)
+    config = RunConfig(settings, recipes.model_config(model, **named_values(option)), training)
     folder = out or Path("runs") / f"tune-{dataset.name.replace('/', '-')}-{model}"
     folder.mkdir(parents=True, exist_ok=True)
     ranked = search(
