@@ -126,3 +126,25 @@ def test_bad_options_are_refused(stiffness, backend, message):
     x, zero, one = torch.zeros(2, 1, 1), torch.zeros(1, 1), torch.ones(1)
     with pytest.raises(InputError, match=message):
         oscillator_scan(x, one, one, stiffness, zero, zero, backend=backend)
+
+
+@pytest.mark.parametrize("steps", [1000, 17984])
+def test_long_sequences_give_the_references_gradients(steps):
+    """Slow oscillators under a faint drive: long, and well conditioned, so that float32 has something to say."""
+    torch.manual_seed(steps)
+    draw = {"dtype": torch.float32}
+    x = 0.1 * torch.randn(steps, 2, 3, **draw)
+    weight, step = 0.2 * torch.rand(3, **draw), 0.005 + 0.01 * torch.rand(3, **draw)
+    y, z = 0.1 * torch.randn(2, 3, **draw), 0.1 * torch.randn(2, 3, **draw)
+    weights = torch.randn(steps, 2, 3, dtype=torch.float64)
+
+    def run(dtype, backend):
+        leaves = [tensor.to(dtype).requires_grad_() for tensor in (x, weight, step, y, z)]
+        outputs, _, last = oscillator_scan(*leaves[:3], 1.0, *leaves[3:], backend=backend)
+        loss = (outputs * weights.to(dtype)).sum() + last.sum()
+        return [outputs.detach(), last.detach(), *torch.autograd.grad(loss, leaves)]
+
+    truth = run(torch.float64, "reference")
+    for dtype, tolerance in ((torch.float64, 1e-10), (torch.float32, 1e-5)):
+        for got, right in zip(run(dtype, "cpu"), truth, strict=True):
+            assert ((got.double() - right).abs().max() / right.abs().max()).item() <= tolerance
