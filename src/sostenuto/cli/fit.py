@@ -175,7 +175,7 @@ def _new_settings(
     if start is not None and layer == start.model.layer:
         model = replace(start.model, options={**start.model.options, **said["options"]})
     else:
-        model = recipes.model_config(layer, **said["options"])
+        model = recipes.model_config(layer, task_of(dataset.train), **said["options"])
     batch = {name: value for name, value in said["training"].items() if name == "batch_size"}
     recipe = recipes.training_config(layer, task_of(dataset.train), training_count(dataset, data), **batch)
     training = overlaid(start.training if start is not None else recipe, said["training"])

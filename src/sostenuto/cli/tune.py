@@ -66,7 +66,7 @@ def tune(
     dataset = open_dataset(settings, data_dir=data_dir, seed=seed)
     training = recipes.training_config(model, task_of(dataset.train), training_count(dataset, settings), seed=seed)
     training = training if epochs is None else replace(training, epochs=epochs)
-    config = RunConfig(settings, recipes.model_config(model, **named_values(option)), training)
+    config = RunConfig(settings, recipes.model_config(model, task_of(dataset.train), **named_values(option)), training)
     folder = out or Path("runs") / f"tune-{dataset.name.replace('/', '-')}-{model}"
     folder.mkdir(parents=True, exist_ok=True)
     ranked = search(
