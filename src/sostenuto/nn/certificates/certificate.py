@@ -1,0 +1,60 @@
+"""What a certificate says: whether states approach each other, how fast, and what was checked to know it."""
+
+from dataclasses import dataclass
+
+from sostenuto.results import Record
+
+
+@dataclass(frozen=True)
+class Certificate(Record):
+    """A proof about a recurrence, or the condition that fails.
+
+    Where ``holds``, any two states h, h̃ that read the same input satisfy, at every later time t and for every input
+    that ``scope`` allows, |h(t) − h̃(t)|₂ ≤ overshoot · exp(−rate · t) · |h(0) − h̃(0)|₂. Time is counted in the units of
+    the differential equation, in steps for a discrete map. ``rate`` and ``overshoot`` are None where the statement has
+    none: see ``checked``. Where not ``holds``, ``reason`` names the condition that fails with its value; nothing is
+    then known of the recurrence, except that this test does not prove it stable.
+
+    ``test`` says which one decided: ``"norm"``, ``"matrix inequality"``, ``"linear"`` or ``"none"``.
+    ``multipliers`` are the diagonal of Λ and ``metric`` the rows of P, so that anyone can check the inequality again.
+
+    >>> Certificate("contraction", False, "norm", "μ₂(A) + ‖W‖₂ < 0", reason=fails("μ₂(A) + ‖W‖₂ < 0", 0.9)).reason
+    'not applicable: μ₂(A) + ‖W‖₂ < 0 fails (0.9)'
+    """
+
+    kind: str
+    holds: bool
+    test: str
+    checked: str
+    rate: float | None = None
+    overshoot: float | None = None
+    reason: str = ""
+    scope: str = "every input"
+    metric: tuple[tuple[float, ...], ...] = ()
+    multipliers: tuple[float, ...] = ()
+
+    def summary(self) -> str:
+        """Say it in a sentence."""
+        if not self.holds:
+            return f"No {self.kind} certificate: {self.reason}."
+        said = f"Certified ({self.kind}, {self.test} test) for {self.scope}: {self.checked}"
+        return said + (f", rate {self.rate:.4g}." if self.rate is not None else ".")
+
+
+def fails(condition: str, value: float | str) -> str:
+    """Name a condition that fails, and by what value.
+
+    >>> fails("‖P‖₂ + ‖Q‖₂‖W‖₂ < 1", 1.25)
+    'not applicable: ‖P‖₂ + ‖Q‖₂‖W‖₂ < 1 fails (1.25)'
+    """
+    shown = value if isinstance(value, str) else f"{value:.6g}".replace("-", "−")
+    return f"not applicable: {condition} fails ({shown})"
+
+
+def refused(kind: str, condition: str, value: float | str, *, test: str = "none") -> Certificate:
+    """Answer "not applicable" for a recurrence that a certificate of this ``kind`` does not cover.
+
+    >>> refused("lure", "the form h′ = Ah + Bσ(Ch + z)", "a gate multiplies the state").holds
+    False
+    """
+    return Certificate(kind, False, test, condition, reason=fails(condition, value))

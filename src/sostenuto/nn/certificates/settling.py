@@ -1,0 +1,77 @@
+"""What can be proved of a unit without a linear part, h′ = σ(Wh + z): it settles while its input is constant."""
+
+import numpy as np
+from jaxtyping import Float
+from torch import Tensor
+
+from sostenuto.checks import check_choice, check_positive, require
+from sostenuto.nn.certificates.certificate import Certificate, fails
+from sostenuto.nn.certificates.system import SLOPES, matrix
+
+CONTINUOUS = "λ_max(W + Wᵀ) < 0"
+DISCRETE = "λ_max(W + Wᵀ + sε WᵀW) < 0"
+_CLAIMS = {
+    "tanh": "states converge to the one point of rest −W⁻¹z",
+    "hardtanh": "states converge to the one point of rest −W⁻¹z",
+    "relu": "the velocity decays at the rate and states converge",
+    "identity": "states converge to the one point of rest −W⁻¹z at the rate",
+    "logistic": "the velocity decays to zero; states may drift ever more slowly",
+}
+
+
+def settling(
+    W: Float[Tensor, "state state"],  # noqa: N803
+    activation: str = "tanh",
+    *,
+    step_size: float | None = None,
+) -> Certificate:
+    """Test whether h′ = σ(W h + z), or its Euler steps, come to rest while the input z is constant.
+
+    No such unit contracts under *every* input: where units saturate, the slope of σ vanishes and differences stay as
+    they are. For a constant z let v = Wh + z and E = Σᵢ∫₀^{vᵢ}σ. Then E′ = σ(v)ᵀWσ(v), which is negative for
+    W + Wᵀ ≺ 0, so the velocity σ(v) goes to zero. One Euler step of size ε changes E by at most
+    ε σ(v)ᵀ(W + ½sε WᵀW)σ(v), s the largest slope, so W + Wᵀ + sε WᵀW ≺ 0 is what the discrete map needs.
+
+    The rate is of the velocity |h′| and holds for relu (E = ½|σ(v)|²) and the identity; saturating units have none that
+    holds for all states. Reference: paper 003, section 3, as corrected in ``docs/errata.md`` (003.4 and 003.6).
+
+    Args:
+        W: the recurrent matrix, ``(state, state)``.
+        activation: ``"tanh"``, ``"hardtanh"``, ``"relu"``, ``"logistic"`` or ``"identity"``.
+        step_size: ε of Euler's method; without it the differential equation is tested.
+
+    >>> import torch
+    >>> settling(torch.tensor([[-0.1, 5.0], [-5.0, -0.1]])).holds
+    True
+    >>> settling(torch.tensor([[-0.1, 5.0], [-5.0, -0.1]]), step_size=0.1).reason
+    'not applicable: λ_max(W + Wᵀ + sε WᵀW) < 0 fails (2.301)'
+    """
+    check_choice("activation", activation, SLOPES)
+    weights = matrix("W", W)
+    require(weights.shape[0] == weights.shape[1], "expected a square W", f"got shape {weights.shape}")
+    condition, form, step = CONTINUOUS, weights + weights.T, 0.0
+    if step_size is not None:
+        check_positive("step_size", step_size)
+        condition, step = DISCRETE, SLOPES[activation][1] * step_size
+        form = form + step * weights.T @ weights
+    largest = float(np.linalg.eigvalsh(form)[-1])
+    size = np.linalg.norm(weights)
+    slack = float(32 * len(weights) * np.finfo(np.float64).eps * (size + step * size**2))
+    if largest + slack >= 0:
+        return Certificate(
+            "settling", False, "norm", condition, reason=fails(condition, largest), scope="constant input"
+        )
+    rate = _rate(-(largest + slack) / 2, step_size) if activation in ("relu", "identity") else None
+    return Certificate(
+        "settling",
+        True,
+        "norm",
+        f"{condition}: {_CLAIMS[activation]}",
+        rate=rate,
+        scope="constant input",
+    )
+
+
+def _rate(margin: float, step_size: float | None) -> float:
+    """Turn E′ ≤ −2·margin·E, or E ← (1 − 2ε·margin)E, into the rate of √E, per unit of time or per step."""
+    return margin if step_size is None else -float(np.log1p(-2 * step_size * margin)) / 2
