@@ -1,0 +1,67 @@
+"""The scan of dense recurrences h ← P h + Q σ(W h + z_t): check, choose a backend, apply."""
+
+from jaxtyping import Float
+from torch import Tensor
+
+from sostenuto.checks import check_choice, require
+from sostenuto.ops.activation import check_activation
+from sostenuto.ops.backend import choose_backend
+from sostenuto.ops.dense_scan.reference import dense_scan_reference
+
+BACKENDS = ("auto", "reference")
+PRECISIONS = ("exact", "tf32")
+
+
+def dense_scan(
+    inputs: Float[Tensor, "T B H"],
+    start: Float[Tensor, "B S"],
+    weight: Float[Tensor, "H S"],
+    linear: Float[Tensor, "P P"],
+    gain: Float[Tensor, "S H"] | Float[Tensor, " k"],
+    *,
+    activation: str = "tanh",
+    threshold: Float[Tensor, " H"] | None = None,
+    backend: str = "auto",
+    precision: str = "exact",
+) -> tuple[Float[Tensor, "T B S"], Float[Tensor, "B S"]]:
+    """Run h ← P h + Q σ(W h + z_t) over time; return every h, then the last.
+
+    ``inputs`` holds the projected inputs z_t, ``start`` the state before the first step and ``weight`` W. The state
+    may hold k components of the width H side by side (S = k·H); then P and Q need not be full matrices:
+
+    - ``linear`` P: a full matrix (S, S), or coefficients p (k, k) between components, P = p ⊗ I. With k = 1, [[1]] is
+      a residual step and [[0]] Elman's; k = 2 serves second-order systems with the state (y, z).
+    - ``gain`` Q: a full matrix (S, H), or coefficients q (k,), Q = q ⊗ I.
+
+    Every tensor but no option is differentiable, the coefficients too. ``activation`` is one of tanh, relu, hardtanh,
+    logistic, identity and modrelu, which alone takes a ``threshold`` a unit. ``precision="tf32"`` lets the GPU round
+    the factors of a product to 11 bits; the diagonal of P is never rounded. Reference: paper 001, eqs. (1) and (3),
+    discretized; paper 003, eq. (2).
+
+    >>> import torch
+    >>> z, zero = torch.zeros(5, 1, 2), torch.ones(1, 2)
+    >>> states, last = dense_scan(z, zero, torch.eye(2), torch.tensor([[0.5]]), torch.tensor([0.0]))
+    >>> states.shape, last.tolist()
+    (torch.Size([5, 1, 2]), [[0.03125, 0.03125]])
+    """
+    _check_shapes(inputs, start, linear, gain)
+    check_activation(activation, threshold)
+    check_choice("precision", precision, PRECISIONS)
+    choose_backend(backend, start, built=())
+    return dense_scan_reference(inputs, start, weight, linear, gain, activation=activation, threshold=threshold)
+
+
+def _check_shapes(inputs: Tensor, start: Tensor, linear: Tensor, gain: Tensor) -> None:
+    hidden, width = inputs.shape[-1], start.shape[-1]
+    k = width // hidden if width % hidden == 0 else width
+    require(
+        tuple(linear.shape) in ((width, width), (k, k)),
+        f"expected linear as a matrix ({width}, {width}) or as coefficients ({k}, {k})",
+        f"got shape {tuple(linear.shape)}",
+    )
+    require(
+        tuple(gain.shape) == (width, hidden) or (tuple(gain.shape) == (k,) and k * hidden == width),
+        f"expected gain as a matrix ({width}, {hidden}) or, where the state is whole components of the width {hidden}, "
+        "as one coefficient each",
+        f"got shape {tuple(gain.shape)}",
+    )
