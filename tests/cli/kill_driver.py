@@ -1,16 +1,19 @@
 """Kill a training again and again: imports once, then forks a process for each run of the command line.
 
 ``python tests/cli/kill_driver.py JOBS`` reads a JSON list of jobs, each a run folder, the arguments of the command, and
-when to kill it: at a share of the time that a whole run took, counted from when its folder is there. It prints one JSON
-line a job. Nothing is computed before a fork, so no thread is lost in one.
+when to kill it: so many epochs after its folder is there (2.3: when two epochs are logged, and then three tenths of the
+mean time of an epoch), so that the kills are spread over a run whatever else the machine does. It prints one JSON line
+a job. Nothing is computed before a fork, so no thread is lost in one.
 """
 
 import importlib
 import json
+import math
 import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 LIMIT = 120.0
@@ -29,9 +32,9 @@ def main() -> None:
         importlib.import_module(name)
 
     jobs = json.loads(Path(sys.argv[1]).read_text())
-    whole = timed(jobs["arguments"], Path(jobs["whole"]))
+    epoch = timed(jobs["arguments"], Path(jobs["whole"])) / jobs["epochs"]
     for job in jobs["kills"]:
-        print(json.dumps(killed(job, whole)), flush=True)
+        print(json.dumps(killed(job, epoch)), flush=True)
 
 
 def fork(arguments: list[str], run: Path, *, resume: bool = False) -> int:
@@ -56,22 +59,23 @@ def fork(arguments: list[str], run: Path, *, resume: bool = False) -> int:
 def timed(arguments: list[str], run: Path) -> float:
     """Measure a whole run, from when its folder is there to its end."""
     child = fork(arguments, run)
-    wait_for(run)
+    wait_for(run.exists, run)
     start = time.perf_counter()
     assert wait(child) == 0
     return time.perf_counter() - start
 
 
-def killed(job: dict, whole: float) -> dict:
+def killed(job: dict, epoch: float) -> dict:
     """Kill a run at its moment, look at what is there, and go on with it to the end."""
     run = Path(job["run"])
     child = fork(job["arguments"], run)
-    wait_for(run)
-    time.sleep(job["moment"] * whole)
+    rest, epochs = math.modf(job["epochs"])
+    wait_for(lambda: run.exists() and logged(run) >= epochs, run)
+    time.sleep(rest * epoch)
     os.kill(child, signal.SIGKILL)
     ended = wait(child)
     found = {
-        "moment": job["moment"],
+        "epochs": job["epochs"],
         "killed": ended == -signal.SIGKILL,
         "config": (run / "config.toml").exists(),
         "model": (run / "model.safetensors").exists(),
@@ -86,10 +90,16 @@ def wait(child: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def wait_for(run: Path) -> None:
+def logged(run: Path) -> int:
+    """Count the epochs that a run has written down."""
+    metrics = run / "metrics.jsonl"
+    return metrics.read_text().count("\n") if metrics.exists() else 0
+
+
+def wait_for(there: Callable[[], bool], run: Path) -> None:
     limit = time.perf_counter() + LIMIT
-    while not run.exists():
-        assert time.perf_counter() < limit, f"{run} never came"
+    while not there():
+        assert time.perf_counter() < limit, f"{run} did not get so far"
         time.sleep(0.002)
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-ARGUMENTS = ["-o", "hidden_size=8", "-o", "num_layers=1", "--epochs", "6"]
+EPOCHS = 6
+ARGUMENTS = ["-o", "hidden_size=8", "-o", "num_layers=1", "--epochs", str(EPOCHS)]
 # Half of the runs write a checkpoint after every step, so that many kills strike while one is being written.
 OFTEN = ["--set", "training.checkpoint_seconds=0"]
 KILLS = 10
@@ -37,10 +38,10 @@ def test_killed_at_ten_random_moments(whole, tmp_path):
     jobs = []
     for index in range(KILLS):
         often = OFTEN if index % 2 else []
-        moment = (index + rng.random()) / KILLS
-        jobs.append({"run": str(tmp_path / f"run{index}"), "moment": moment, "arguments": [*ARGUMENTS, *often]})
+        epochs = EPOCHS * (index + rng.random()) / KILLS
+        jobs.append({"run": str(tmp_path / f"run{index}"), "epochs": epochs, "arguments": [*ARGUMENTS, *often]})
     (tmp_path / "jobs.json").write_text(
-        json.dumps({"whole": str(tmp_path / "whole"), "arguments": ARGUMENTS, "kills": jobs})
+        json.dumps({"whole": str(tmp_path / "whole"), "arguments": ARGUMENTS, "epochs": EPOCHS, "kills": jobs})
     )
     driver = [sys.executable, str(Path(__file__).with_name("kill_driver.py")), str(tmp_path / "jobs.json")]
     done = subprocess.run(driver, capture_output=True, text=True, check=False, env=ONE_THREAD, timeout=300)
@@ -54,7 +55,7 @@ def test_killed_at_ten_random_moments(whole, tmp_path):
         assert (run / MODEL).read_bytes() == expected, job
         assert (run / "predictions.csv").read_bytes() == (whole / "predictions.csv").read_bytes()
         rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-        assert [row["epoch"] for row in rows] == list(range(1, 7))
+        assert [row["epoch"] for row in rows] == list(range(1, EPOCHS + 1))
         assert not list(run.rglob("*.tmp"))
     struck = [row for row in found if row["killed"] and row["config"] and not row["model"]]
     assert len(struck) >= 4, found
@@ -71,8 +72,8 @@ def test_a_real_process_killed_twice(whole, tmp_path):
         while newest(run) in ("", before) and process.poll() is None and time.perf_counter() < limit:
             time.sleep(0.005)
         process.send_signal(signal.SIGKILL)
-        process.communicate()
-        assert process.returncode == -signal.SIGKILL
+        _, errors = process.communicate()
+        assert process.returncode == -signal.SIGKILL, errors.decode()
     assert not (run / MODEL).exists()
     subprocess.run(program("--resume", str(run)), check=True, capture_output=True, env=ONE_THREAD)
     assert (run / MODEL).read_bytes() == (whole / MODEL).read_bytes()

@@ -1,5 +1,6 @@
 """Devices and processes: one Accelerator, made anew for each training."""
 
+import atexit
 import os
 import warnings
 from collections.abc import Callable, Iterator
@@ -32,6 +33,9 @@ def make_accelerator(device: str = "auto", precision: str = "float32") -> Accele
     AcceleratorState._reset_state(reset_partial_state=not distributed)
     with _device_variable(wanted):
         accelerator = Accelerator(cpu=_on_cpu(wanted), mixed_precision="bf16" if precision == "bf16" else "no")
+    if accelerator.num_processes > 1:
+        atexit.unregister(_leave)
+        atexit.register(_leave)
     if _started_alone(accelerator):
         warnings.warn(
             "accelerate launch --cpu starts a single process where there is no mpirun; "
@@ -64,6 +68,12 @@ def main_decides(decide: Callable[[], Decision], device: str = "auto") -> Decisi
     if not good:
         raise InputError(value)
     return value
+
+
+def _leave() -> None:
+    """Leave the process group before the interpreter ends: its threads, left running, may abort the process then."""
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def _check_present(device: str, wanted: torch.device | None) -> None:
