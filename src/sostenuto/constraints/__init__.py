@@ -1,1 +1,11 @@
 """Weight to constrained weight: torch parametrizations with a ``right_inverse``, one constraint a file."""
+
+from sostenuto.constraints.at_least import AtLeast
+from sostenuto.constraints.orthogonal import Orthogonal
+from sostenuto.constraints.positive import Positive
+from sostenuto.constraints.skew import Skew
+from sostenuto.constraints.spectral_norm import SpectralNorm
+from sostenuto.constraints.stable import Stable
+from sostenuto.constraints.symmetric_skew import SymmetricSkew
+
+__all__ = ["AtLeast", "Orthogonal", "Positive", "Skew", "SpectralNorm", "Stable", "SymmetricSkew"]

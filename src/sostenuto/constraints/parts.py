@@ -1,0 +1,32 @@
+"""The symmetric and the skew part of a matrix, and the refusal of one that should not be there."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from sostenuto.checks import require
+
+
+def symmetric_part(matrix: Float[Tensor, "*n h h"]) -> Float[Tensor, "*n h h"]:
+    """Give (M + Mᵀ)/2.
+
+    >>> symmetric_part(torch.tensor([[1.0, 2.0], [0.0, 1.0]])).tolist()
+    [[1.0, 1.0], [1.0, 1.0]]
+    """
+    return (matrix + matrix.mT) / 2
+
+
+def skew_part(matrix: Float[Tensor, "*n h h"]) -> Float[Tensor, "*n h h"]:
+    """Give (M − Mᵀ)/2.
+
+    >>> skew_part(torch.tensor([[1.0, 2.0], [0.0, 1.0]])).tolist()
+    [[0.0, 1.0], [-1.0, 0.0]]
+    """
+    return (matrix - matrix.mT) / 2
+
+
+def require_part(part: Float[Tensor, "..."], weight: Float[Tensor, "..."], expected: str) -> None:
+    """Refuse a weight whose ``part``, which should be zero, is more than rounding."""
+    off, scale = float(part.abs().max()), float(weight.abs().max())
+    allowed = 100 * torch.finfo(weight.dtype).eps * max(1.0, scale)
+    require(off <= allowed, f"expected {expected}", f"got one that differs by {off:.3g}")
