@@ -6,12 +6,15 @@ Names are imported when first used, so that scikit-learn is loaded only by who n
 import importlib
 from typing import TYPE_CHECKING, Any
 
+# Not left for later: a folder of the same name would take its place when it is loaded.
+from sostenuto.kernels.gram import gram
+
 if TYPE_CHECKING:
     from sostenuto.kernels.base import SequenceKernel
     from sostenuto.kernels.objects import as_objects
     from sostenuto.kernels.rbf import RBF
 
-__all__ = ["RBF", "SequenceKernel", "as_objects"]
+__all__ = ["RBF", "SequenceKernel", "as_objects", "gram"]
 
 _HOMES = {"RBF": "rbf", "SequenceKernel": "base", "as_objects": "objects"}
 

@@ -1,0 +1,248 @@
+"""A Gram matrix on disk, written tile by tile: zarr or .npy, with a journal of what is finished."""
+
+import json
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sostenuto.checks import FileFormatError, InputError, MissingExtraError, require
+from sostenuto.kernels.gram.tiles import Tile, TileGrid
+from sostenuto.types import PathLike
+
+_FORMAT = "sostenuto-gram-1"
+_COMMIT_SECONDS = 2.0
+"""Tiles are brought to the disk and entered in the journal in groups, at least this often."""
+
+
+class Store(ABC):
+    """Where tiles go. ``finished`` holds the tiles that an earlier attempt left; `complete` gives the whole matrix."""
+
+    def __init__(self, path: Path, grid: TileGrid, fingerprint: str) -> None:
+        self.path, self.grid, self.fingerprint = path, grid, fingerprint
+        self.journal = path.with_name(f"{path.name}.journal")
+        self.finished: set[Tile] = set()
+        self.is_complete = False
+        self._pending: list[Tile] = []
+        self._committed = time.monotonic()
+
+    @abstractmethod
+    def create(self) -> None:
+        """Make an empty matrix."""
+
+    @abstractmethod
+    def place(self, where: tuple[slice, slice], values: np.ndarray) -> None:
+        """Write the numbers of one tile."""
+
+    @abstractmethod
+    def sync(self, tiles: list[Tile]) -> None:
+        """Bring what was placed for ``tiles`` to the disk."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Mark the matrix as whole."""
+
+    @abstractmethod
+    def open(self) -> Any:
+        """Open the whole matrix for reading."""
+
+    @property
+    @abstractmethod
+    def working_path(self) -> Path:
+        """Where the matrix is while it is not whole."""
+
+    def begin(self) -> None:
+        """Go on where the journal ends, or start anew; what is not this matrix is refused."""
+        if self.journal.exists():
+            self._read_journal()
+            there = self.path if self.is_complete else self.working_path
+            if not there.exists():
+                raise FileFormatError(
+                    self.journal, f"expected the matrix {there} beside it", "got none", "delete the journal"
+                )
+            return
+        for path in (self.path, self.working_path):
+            require(
+                not path.exists(), f"{path}: expected a new path for the matrix", "got one in use", "choose another"
+            )
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.create()
+        header = {"format": _FORMAT, "fingerprint": self.fingerprint, "shape": self.grid.shape, "tile": self.grid.size}
+        self._append([json.dumps(header)])
+
+    def write(self, tile: Tile, block: np.ndarray) -> None:
+        """Write a tile and its mirror image; enter it in the journal with the next group."""
+        for where, values in self.grid.placed(tile, block):
+            self.place(where, values)
+        self._pending.append(tile)
+        if time.monotonic() - self._committed > _COMMIT_SECONDS:
+            self.commit()
+
+    def commit(self) -> None:
+        """Bring the written tiles to the disk first, and enter them in the journal then."""
+        if self._pending:
+            self.sync(self._pending)
+            self._append([f"{i} {j}" for i, j in self._pending])
+            self.finished.update(self._pending)
+        self._pending, self._committed = [], time.monotonic()
+
+    def complete(self) -> Any:
+        """Close the journal and open the matrix for reading."""
+        self.commit()
+        if not self.is_complete:
+            self.finish()
+            self._append(["complete"])
+        return self.open()
+
+    def _append(self, lines: list[str]) -> None:
+        with self.journal.open("a", encoding="utf-8") as file:
+            file.write("".join(f"{line}\n" for line in lines))
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _read_journal(self) -> None:
+        # What comes after the last line end was being written in the crash; its tile is computed again.
+        text = self.journal.read_text(encoding="utf-8")
+        whole = text[: text.rfind("\n") + 1]
+        lines = whole.splitlines()
+        try:
+            header = json.loads(lines[0])
+            require(header["format"] == _FORMAT, f"expected {_FORMAT}", f"got {header['format']!r}")
+            known, lines = header["fingerprint"], lines[1:]
+            self.is_complete = "complete" in lines
+            self.finished = {_tile(line) for line in lines if line != "complete"}
+        except (ValueError, KeyError, IndexError, TypeError) as error:
+            cure = "delete it together with the matrix and start anew"
+            raise FileFormatError(self.journal, "expected a journal of tiles", f"got {error!r}", cure) from error
+        if known != self.fingerprint:
+            raise InputError(
+                f"{self.path}: expected the matrix of this kernel, these sequences and this tile size "
+                f"({self.fingerprint}), got another one ({known}); choose another out, or delete it and its journal."
+            )
+        if self.is_complete:
+            self.finished = set(self.grid.tiles())
+        elif len(whole) < len(text):
+            self.journal.write_text(whole, encoding="utf-8")
+
+
+def _tile(line: str) -> Tile:
+    row, column = line.split()
+    return int(row), int(column)
+
+
+class NpyStore(Store):
+    """A ``.npy`` file, mapped for one tile at a time so that memory does not fill with it."""
+
+    @property
+    def working_path(self) -> Path:
+        """The name until the matrix is whole."""
+        return self.path.with_name(f"{self.path.name}.part")
+
+    def create(self) -> None:
+        """Make the file at its full size; the system keeps it sparse until tiles come."""
+        np.lib.format.open_memmap(self.working_path, mode="w+", dtype=np.float64, shape=self.grid.shape)
+
+    def place(self, where: tuple[slice, slice], values: np.ndarray) -> None:
+        """Map the file, write, and let go of the map."""
+        mapped = np.lib.format.open_memmap(self.working_path, mode="r+")
+        mapped[where] = values
+
+    def sync(self, tiles: list[Tile]) -> None:  # noqa: ARG002
+        """Bring the file to the disk."""
+        with self.working_path.open("rb+") as file:
+            os.fsync(file.fileno())
+
+    def finish(self) -> None:
+        """Give the file its name."""
+        if self.working_path.exists():
+            self.working_path.replace(self.path)
+
+    def begin(self) -> None:
+        """As the base class; a crash between renaming and the last line of the journal left a whole matrix."""
+        if self.journal.exists() and self.path.exists() and not self.working_path.exists():
+            self._read_journal()
+            if not self.is_complete and self.finished == set(self.grid.tiles()):
+                self._append(["complete"])
+        super().begin()
+
+    def open(self) -> Any:
+        """Map the file for reading."""
+        return np.load(self.path, mmap_mode="r", allow_pickle=False)
+
+
+class ZarrStore(Store):
+    """A zarr array in a folder, one chunk a tile, without compression: such numbers hardly shrink."""
+
+    @property
+    def working_path(self) -> Path:
+        """The folder itself: its attributes say whether it is whole."""
+        return self.path
+
+    def create(self) -> None:
+        """Make the folder with an array of no chunks yet."""
+        rows, columns = self.grid.shape
+        size = self.grid.size
+        _zarr().create_array(
+            store=str(self.path),
+            shape=(rows, columns),
+            chunks=(min(size, rows), min(size, columns)),
+            dtype="float64",
+            compressors=None,
+            fill_value=float("nan"),
+            attributes={"format": _FORMAT, "fingerprint": self.fingerprint, "complete": False},
+        )
+
+    def begin(self) -> None:
+        """As the base class, with the array kept open."""
+        _zarr()
+        super().begin()
+        self._array = _zarr().open_array(str(self.path), mode="r+")
+
+    def place(self, where: tuple[slice, slice], values: np.ndarray) -> None:
+        """Write one chunk."""
+        self._array[where] = np.ascontiguousarray(values)
+
+    def sync(self, tiles: list[Tile]) -> None:
+        """Bring the tiles' chunk files to the disk."""
+        for i, j in tiles:
+            for name in {f"{i}/{j}", f"{j}/{i}"} if self.grid.columns is None else {f"{i}/{j}"}:
+                chunk = self.path / "c" / name
+                # A chunk of nothing but the fill value has no file.
+                if chunk.exists():
+                    with chunk.open("rb") as file:
+                        os.fsync(file.fileno())
+
+    def finish(self) -> None:
+        """Say in the attributes that every chunk is there."""
+        self._array.attrs["complete"] = True
+
+    def open(self) -> Any:
+        """Open the array for reading."""
+        return _zarr().open_array(str(self.path), mode="r")
+
+
+@contextmanager
+def open_store(out: PathLike, grid: TileGrid, fingerprint: str) -> Iterator[Store]:
+    """Open the store that the suffix of ``out`` asks for; what was computed is entered in the journal at any end."""
+    path = Path(out)
+    kinds = {".zarr": ZarrStore, ".npy": NpyStore}
+    require(path.suffix in kinds, "expected out to end in .zarr or .npy", f"got {str(out)!r}")
+    store = kinds[path.suffix](path, grid, fingerprint)
+    store.begin()
+    try:
+        yield store
+    finally:
+        store.commit()
+
+
+def _zarr() -> Any:
+    try:
+        import zarr
+    except ImportError as error:
+        raise MissingExtraError("zarr", "cluster", "a Gram matrix in zarr") from error
+    return zarr
