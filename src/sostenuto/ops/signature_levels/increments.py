@@ -35,5 +35,5 @@ def path_increments(
         return increments
     segments = count if basepoint else (count - 1).clamp(min=1)
     moving = (order < count) & ((order > 0) | torch.tensor(basepoint) | (count == 1))
-    time = (moving / segments).to(points.dtype) * time_scale
+    time = moving.to(points.dtype) / segments * time_scale
     return torch.cat([increments, time[..., None]], dim=-1)
