@@ -169,8 +169,9 @@ class KernelLaws:
 
     def test_bad_parameters_are_refused(self, kernel, X):
         for name in kernel.parameters:
-            for value in (0.0, -1.0, float("nan"), float("inf")):
-                with pytest.raises(InputError, match=f"expected {name} to be a finite number above 0"):
+            zero, low = ((), "at least 0") if name in kernel.may_be_zero else ((0.0,), "above 0")
+            for value in (*zero, -1.0, float("nan"), float("inf")):
+                with pytest.raises(InputError, match=f"expected {name} to be a finite number {low}"):
                     clone(kernel).set_params(**{name: value})(X)
                 with pytest.raises(InputError, match=f"expected {name} to be"):
                     type(kernel)(**{**kernel.get_params(), name: value})

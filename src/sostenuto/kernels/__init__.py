@@ -13,10 +13,18 @@ if TYPE_CHECKING:
     from sostenuto.kernels.base import SequenceKernel
     from sostenuto.kernels.objects import as_objects
     from sostenuto.kernels.rbf import RBF
+    from sostenuto.kernels.recurrent_ntk import RecurrentNTK
+    from sostenuto.kernels.signature import Signature
 
-__all__ = ["RBF", "SequenceKernel", "as_objects", "gram"]
+__all__ = ["RBF", "SequenceKernel", "Signature", "as_objects", "gram"]
 
-_HOMES = {"RBF": "rbf", "SequenceKernel": "base", "as_objects": "objects"}
+_HOMES = {
+    "RBF": "rbf",
+    "RecurrentNTK": "recurrent_ntk",
+    "SequenceKernel": "base",
+    "Signature": "signature",
+    "as_objects": "objects",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -30,12 +30,14 @@ class SequenceKernel(Kernel):
     `GaussianProcessClassifier`. These take 2-D arrays as they are; bring ragged or multi-channel sequences through
     `sostenuto.kernels.as_objects`.
 
-    ``parameters`` names the constructor's arguments that can be fitted: numbers above 0, or several of them in a
-    sequence, each with an argument ``<name>_bounds`` beside it. The constructor stores every argument as it came and
+    ``parameters`` names the constructor's arguments that can be fitted: numbers above 0 (or 0, if in ``may_be_zero``), or several of
+    them in a sequence, each with an argument ``<name>_bounds`` beside it. The constructor stores every argument as it came and
     ends with `check_parameters`.
     """
 
     parameters: ClassVar[tuple[str, ...]] = ()
+    may_be_zero: ClassVar[tuple[str, ...]] = ()
+    """Parameters that may be 0; a 0 has no logarithm, so it stays out of ``theta``."""
 
     @abstractmethod
     def gram(self, left: list[Steps], right: list[Steps]) -> Matrix:
@@ -83,21 +85,23 @@ class SequenceKernel(Kernel):
     @property
     def hyperparameters(self) -> list[Hyperparameter]:
         """Describe the parameters that can be fitted, in the order of ``theta``."""
-        return [
-            Hyperparameter(name, "numeric", getattr(self, f"{name}_bounds"), int(np.size(getattr(self, name))))
-            for name in self.parameters
-        ]
+        return [self._hyperparameter(name) for name in self.parameters]
 
     def check_parameters(self) -> None:
         """Refuse parameters that are not above 0 and bounds that are not ``"fixed"`` or two rising positive numbers."""
         for name in self.parameters:
             for value in np.ravel(getattr(self, name)).tolist():
-                check_positive(name, value)
+                check_positive(name, value, zero=name in self.may_be_zero)
             _check_bounds(f"{name}_bounds", getattr(self, f"{name}_bounds"))
 
     def __repr__(self) -> str:
         shown = {name: value for name, value in self.get_params().items() if not name.endswith("_bounds")}
         return f"{type(self).__name__}({', '.join(f'{name}={_short(value)}' for name, value in shown.items())})"
+
+    def _hyperparameter(self, name: str) -> Hyperparameter:
+        value = getattr(self, name)
+        bounds = "fixed" if np.any(np.asarray(value) == 0) else getattr(self, f"{name}_bounds")
+        return Hyperparameter(name, "numeric", bounds, int(np.size(value)))
 
     def _with_gradient(self, sequences: list[Steps]) -> tuple[Matrix, Gradient]:
         free = [parameter.name for parameter in self.hyperparameters if not parameter.fixed]
