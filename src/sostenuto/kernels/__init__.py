@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sostenuto.kernels.recurrent_ntk import RecurrentNTK
     from sostenuto.kernels.signature import Signature
 
-__all__ = ["RBF", "SequenceKernel", "Signature", "as_objects", "gram"]
+__all__ = ["RBF", "RecurrentNTK", "SequenceKernel", "Signature", "as_objects", "gram"]
 
 _HOMES = {
     "RBF": "rbf",
