@@ -7,7 +7,12 @@ from torch import Tensor
 
 from sostenuto.nn.certificates.certificate import Certificate, fails
 from sostenuto.nn.certificates.norms import DISCRETE, expansion
+from sostenuto.nn.certificates.sector import inequality_certificate, linear_certificate
+from sostenuto.nn.certificates.slopes import rate_limit
 from sostenuto.nn.certificates.system import Slope, sector_system
+
+SCHUR = "[[FᵀPF − ρ²P, FᵀPQ + sWᵀΛ], [QᵀPF + sΛW, QᵀPQ − 2Λ]] ≺ 0 for some P ≻ 0, diagonal Λ ≻ 0 and ρ = e^{−rate}"
+_STABLE = "eigenvalues of F + Q diag(k) W inside the unit circle for all slopes k"
 
 
 def discrete(
@@ -17,8 +22,39 @@ def discrete(
     *,
     Q: Float[Tensor, "state unit"] | None = None,  # noqa: N803
 ) -> Certificate:
-    """Test whether h ← F h + Q σ(W h + z_t) contracts under every input z."""
-    value, slack = expansion(sector_system(F, W, Q, slope))
-    if value + slack >= 1:
-        return Certificate("discrete", False, "norm", DISCRETE, reason=fails(DISCRETE, value))
-    return Certificate("discrete", True, "norm", DISCRETE, rate=-math.log(value + slack), overshoot=1.0)
+    """Test whether the map h ← F h + Q σ(W h + z_t) contracts under every input z.
+
+    Contraction in continuous time does not carry over to the steps of a method. Euler's step of h′ = Ah + σ(Wh + z) is
+    F = I + εA, Q = εI; the implicit-explicit one F = (I − ερA)⁻¹(I + ε(1 − ρ)A), Q = ε(I − ερA)⁻¹; a plain recurrent
+    unit F = 0, Q = I. Two tests: ‖F‖₂ + s‖Q‖₂‖W‖₂ < 1, and, sharper,
+
+        [[FᵀPF − ρ²P, FᵀPQ + sWᵀΛ], [QᵀPF + sΛW, QᵀPQ − 2Λ]] ≺ 0
+
+    for some P ≻ 0 and diagonal Λ ≻ 0, searched with cvxpy and checked as in `lure`; the larger rate −log ρ per step is
+    reported. Reference: paper 001, proposition 1, as corrected in ``docs/errata.md`` (001.4).
+
+    Args:
+        F: the linear part, ``(state, state)``.
+        W: from the state to the units, ``(unit, state)``.
+        slope: the activation's name, its largest slope, or its least and largest one.
+        Q: from the units to the state, ``(state, unit)``; the identity if left out.
+
+    >>> import torch
+    >>> A, eye = torch.tensor([[-0.1, 10.0], [-10.0, -0.1]]), torch.eye(2)
+    >>> discrete(eye + 0.03 * A, 0.01 * eye, Q=0.03 * eye).reason
+    'not applicable: eigenvalues of F + Q diag(k) W inside the unit circle for all slopes k fails (largest modulus 1...
+    """
+    system = sector_system(F, W, Q, slope)
+    limit = rate_limit(system, discrete=True)
+    if limit <= 0:
+        value = f"largest modulus {math.exp(-limit):.6g}"
+        return Certificate("discrete", False, "linear", _STABLE, reason=fails(_STABLE, value))
+    if system.is_linear:
+        return linear_certificate("discrete", system, limit, discrete=True)
+    value, slack = expansion(system)
+    if value + slack < 1:
+        start = -math.log(value + slack)
+        floor = Certificate("discrete", True, "norm", DISCRETE, rate=start, overshoot=1.0)
+    else:
+        start, floor = 0.0, Certificate("discrete", False, "norm", DISCRETE, reason=fails(DISCRETE, value))
+    return inequality_certificate(floor, system, start, limit, SCHUR, discrete=True)

@@ -2,12 +2,22 @@
 
 from dataclasses import replace
 
+import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from sostenuto.nn.certificates.certificate import Certificate
-from sostenuto.nn.certificates.norms import contraction
-from sostenuto.nn.certificates.system import Slope
+from sostenuto.nn.certificates import norms
+from sostenuto.nn.certificates.certificate import Certificate, fails
+from sostenuto.nn.certificates.equations import lyapunov_equation, stein
+from sostenuto.nn.certificates.inequality import Solution, verified
+from sostenuto.nn.certificates.semidefinite import has_solver, search
+from sostenuto.nn.certificates.slopes import rate_limit
+from sostenuto.nn.certificates.system import SectorSystem, Slope, sector_system
+
+LARGEST = 64
+"""States and units together beyond which the semidefinite program takes minutes, and only norms are compared."""
+LURE = "[[AᵀP + PA + 2rP, PB + sWᵀΛ], [BᵀP + sΛW, −2Λ]] ≺ 0 for some P ≻ 0 and diagonal Λ ≻ 0"
+_HURWITZ = "a Hurwitz matrix A + B diag(k) W for all slopes k"
 
 
 def lure(
@@ -17,5 +27,96 @@ def lure(
     *,
     B: Float[Tensor, "state unit"] | None = None,  # noqa: N803
 ) -> Certificate:
-    """Test whether h′ = A h + B σ(W h + z(t)) contracts in some quadratic norm under every input z."""
-    return replace(contraction(A, W, slope, B=B), kind="lure")
+    """Test whether h′ = A h + B σ(W h + z(t)) contracts in some quadratic norm under every input z.
+
+    It does at the rate r if there are P ≻ 0 and a diagonal Λ ≻ 0 with
+
+        [[AᵀP + PA + 2rP, PB + sWᵀΛ], [BᵀP + sΛW, −2Λ]] ≺ 0,
+
+    for slopes of σ in [0, s]. The largest r is searched with cvxpy (extra ``certificates``), and what the solver finds
+    is checked by eigenvalues in float64 before it is called a certificate. It proves at least what `contraction` does:
+    P = I, Λ = ‖B‖₂/(s‖W‖₂) I is that test. Without cvxpy, and beyond 64 states and units, that test alone is made, and
+    ``test`` and ``checked`` say so. For the identity the exact test of a linear system is made instead.
+    Reference: paper 001, proposition 1, as corrected in ``docs/errata.md`` (001.1).
+
+    Args:
+        A: the linear part, ``(state, state)``.
+        W: from the state to the units, ``(unit, state)``.
+        slope: the activation's name, its largest slope, or its least and largest one.
+        B: from the units to the state, ``(state, unit)``; the identity if left out.
+
+    >>> import torch
+    >>> A, W = torch.tensor([[-1.0]]), torch.tensor([[-3.0]])
+    >>> contraction = norms.contraction(A, W)
+    >>> contraction.holds, lure(A, W).holds
+    (False, True)
+    >>> lure(torch.tensor([[-0.1]]), torch.tensor([[1.0]])).reason
+    'not applicable: a Hurwitz matrix A + B diag(k) W for all slopes k fails (largest real part 0.9)'
+    """
+    system = sector_system(A, W, B, slope)
+    limit = rate_limit(system, discrete=False)
+    if limit <= 0:
+        value = f"largest real part {-limit:.6g}"
+        return Certificate("lure", False, "linear", _HURWITZ, reason=fails(_HURWITZ, value))
+    if system.is_linear:
+        return linear_certificate("lure", system, limit, discrete=False)
+    value, slack = norms.growth(system)
+    floor = replace(norms.contraction(A, W, slope, B=B), kind="lure")
+    return inequality_certificate(floor, system, -(value + slack), limit, LURE, discrete=False)
+
+
+def inequality_certificate(
+    floor: Certificate, system: SectorSystem, start: float, limit: float, condition: str, *, discrete: bool
+) -> Certificate:
+    """Improve on ``floor``, the answer of the norm test, where cvxpy is there and the system small enough."""
+    size = sum(system.input.shape)
+    if not has_solver():
+        return _norms_alone(floor, "the matrix inequality needs cvxpy: pip install 'sostenuto[certificates]'")
+    if size > LARGEST:
+        return _norms_alone(floor, f"the matrix inequality is tried for up to {LARGEST} states and units, not {size}")
+    found = search(system, discrete=discrete, start=max(start, 0.0), limit=limit)
+    if found is None:
+        if floor.holds:
+            return floor
+        why = "the solver finds no pair that passes the check"
+        return Certificate(floor.kind, False, "matrix inequality", condition, reason=fails(condition, why))
+    return _solved(floor.kind, "matrix inequality", condition, found)
+
+
+def linear_certificate(kind: str, system: SectorSystem, limit: float, *, discrete: bool) -> Certificate:
+    """Prove a rate just below the slowest eigenvalue's by a solution of Lyapunov's equation."""
+    bare = SectorSystem(
+        system.linear, np.zeros((len(system.linear), 0)), np.zeros((0, len(system.linear))), 0.0, system.rounding
+    )
+    condition = "FᵀPF ≺ e^{−2r}P for some P ≻ 0" if discrete else "AᵀP + PA + 2rP ≺ 0 for some P ≻ 0"
+    eye = np.eye(len(bare.linear))
+    for share in (1e-9, 1e-6, 1e-4, 1e-2, 0.1, 0.5, 0.9):
+        # A limit of infinity is a nilpotent map, whose rate is as large as one likes to ask for.
+        rate = (1 - share) * min(limit, 36.0) if discrete else (1 - share) * limit
+        if discrete:
+            metric = stein(np.exp(rate) * bare.linear, eye)
+        else:
+            metric = lyapunov_equation(bare.linear + rate * eye, eye)
+        if metric is not None and verified(bare, found := Solution(metric, np.ones(0), rate), discrete=discrete):
+            return _solved(kind, "linear", condition, found)
+    why = f"rounding hides the decay of {limit:.3g}"
+    return Certificate(kind, False, "linear", condition, reason=fails(condition, why))
+
+
+def _norms_alone(floor: Certificate, why: str) -> Certificate:
+    said = f"{floor.checked} alone; {why}"
+    reason = f"{floor.reason}; {why}" if floor.reason else ""
+    return replace(floor, checked=said, reason=reason)
+
+
+def _solved(kind: str, test: str, condition: str, found: Solution) -> Certificate:
+    return Certificate(
+        kind,
+        True,
+        test,
+        condition,
+        rate=found.rate,
+        overshoot=found.overshoot,
+        metric=tuple(tuple(row) for row in found.metric.tolist()),
+        multipliers=tuple(found.multipliers.tolist()),
+    )
