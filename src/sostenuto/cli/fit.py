@@ -37,7 +37,13 @@ if TYPE_CHECKING:
 def fit(
     data: DataArgument = None,
     test: Annotated[str, typer.Option(help="A file with the test part.")] = "",
-    model: Annotated[str, typer.Option(help="The layer: unicornn, lstm, gru, rnn, residual-gru, residual-lstm.")] = "",
+    model: Annotated[
+        str,
+        typer.Option(
+            help="The layer: unicornn, lipschitz, antisymmetric, residual, stable, cornn, exprnn, indrnn, sru, "
+            "residual-gru, residual-lstm, lstm, gru, rnn."
+        ),
+    ] = "",
     epochs: Annotated[int | None, typer.Option(help="Passes over the training part.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run; runs/DATA-MODEL if left out.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with this run where it was stopped.")] = None,

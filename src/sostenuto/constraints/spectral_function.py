@@ -31,7 +31,9 @@ def spectral_function(matrix: Float[Tensor, "*n h h"], function: ScalarFunction)
     >>> spectral_function(torch.tensor([[0.0, 2.0], [2.0, 0.0]]), square).round(decimals=3).tolist()
     [[4.0, 0.0], [0.0, 4.0]]
     """
-    return _Spectral.apply(matrix, function)  # pyright: ignore[reportReturnType]
+    # Dynamo cannot trace a Function that has a forward-mode derivative.
+    kind = _Spectral if torch.compiler.is_compiling() else _ForwardSpectral
+    return kind.apply(matrix, function)  # pyright: ignore[reportReturnType]
 
 
 class _Spectral(torch.autograd.Function):
@@ -54,6 +56,12 @@ class _Spectral(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
         (matrix,) = ctx.saved_tensors
         return _Derivative.apply(matrix, gradient, ctx.function), None  # pyright: ignore[reportReturnType]
+
+
+class _ForwardSpectral(_Spectral):
+    """f(S) with its derivative in forward mode too."""
+
+    generate_vmap_rule = True
 
     @staticmethod
     def jvp(ctx: Any, tangent: Tensor, _: None) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]

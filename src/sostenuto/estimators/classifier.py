@@ -23,8 +23,9 @@ class RecurrentClassifier(ClassifierMixin, RecurrentEstimator):
     or ``(time,)`` arrays of any lengths.
 
     Args:
-        layer: the recurrence by name: ``"unicornn"``, ``"lstm"``, ``"gru"``, ``"rnn"``, ``"residual-gru"``,
-            ``"residual-lstm"``.
+        layer: the recurrence by name: ``"unicornn"``, ``"lipschitz"``, ``"antisymmetric"``, ``"residual"``,
+            ``"stable"``, ``"cornn"``, ``"exprnn"``, ``"indrnn"``, ``"sru"``, ``"residual-gru"``, ``"residual-lstm"``,
+            ``"lstm"``, ``"gru"``, ``"rnn"``.
         hidden_size: units of a layer. Here and below, None takes the value of the layer's recipe
             (`sostenuto.training.recipes`).
         num_layers: layers stacked.

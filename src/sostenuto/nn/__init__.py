@@ -1,12 +1,28 @@
 """Recurrent layers, drop-in beside `torch.nn.LSTM`: one recurrence a file, one contract for all."""
 
+from sostenuto.nn.antisymmetric_rnn import AntisymmetricRNN
 from sostenuto.nn.base import RecurrentLayer
+from sostenuto.nn.cornn import CoRNN
+from sostenuto.nn.exprnn import ExpRNN
+from sostenuto.nn.indrnn import IndRNN
+from sostenuto.nn.lipschitz_rnn import LipschitzRNN
+from sostenuto.nn.residual_rnn import ResidualRNN
 from sostenuto.nn.residual_units import ResidualGRU, ResidualLSTM
+from sostenuto.nn.sru import SRU
+from sostenuto.nn.stable_rnn import StableRNN
 from sostenuto.nn.torch_units import GRU, LSTM, RNN
 from sostenuto.nn.unicornn import UnICORNN
 
 LAYERS = {
     "unicornn": UnICORNN,
+    "lipschitz": LipschitzRNN,
+    "antisymmetric": AntisymmetricRNN,
+    "cornn": CoRNN,
+    "residual": ResidualRNN,
+    "stable": StableRNN,
+    "exprnn": ExpRNN,
+    "indrnn": IndRNN,
+    "sru": SRU,
     "lstm": LSTM,
     "gru": GRU,
     "rnn": RNN,
@@ -15,4 +31,21 @@ LAYERS = {
 }
 """Layers by the name the command line and the estimators use."""
 
-__all__ = ["GRU", "LAYERS", "LSTM", "RNN", "RecurrentLayer", "ResidualGRU", "ResidualLSTM", "UnICORNN"]
+__all__ = [
+    "GRU",
+    "LAYERS",
+    "LSTM",
+    "RNN",
+    "SRU",
+    "AntisymmetricRNN",
+    "CoRNN",
+    "ExpRNN",
+    "IndRNN",
+    "LipschitzRNN",
+    "RecurrentLayer",
+    "ResidualGRU",
+    "ResidualLSTM",
+    "ResidualRNN",
+    "StableRNN",
+    "UnICORNN",
+]

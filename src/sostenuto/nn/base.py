@@ -6,20 +6,26 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 from torch.nn.utils.rnn import PackedSequence
 
-from sostenuto.checks import InputError, check_count, check_fraction, require, sentence
+from sostenuto.checks import InputError, check_choice, check_count, check_fraction, require, sentence
+from sostenuto.nn.certificates import Certificate, refused
 from sostenuto.nn.sequences import LayerInput, TimeMajor
 
 LayerState = Tensor | tuple[Tensor, ...]
+CERTIFICATES = ("contraction", "lure", "discrete", "settling", "discrete settling")
+"""What `Contract.certificate` can be asked for."""
 
 
 class Contract:
     """What every layer offers beyond torch's call: streaming by `step`, and a vector field where there is one."""
 
     state_names: ClassVar[tuple[str, ...]] = ("h",)
+    continuous: ClassVar[bool] = True
+    """Whether the recurrence is a step of a differential equation, so that ``timespans`` has a meaning."""
     input_size: int
     hidden_size: int
     batch_first: bool
@@ -58,8 +64,28 @@ class Contract:
         layer: int = 0,  # noqa: ARG002
     ) -> Float[Tensor, "*batch state"]:
         """Give dh/dt at state ``h`` and input ``x``; components of a state stand side by side in ``h``."""
-        name = type(self).__name__
+        name = type(self).__name__.removeprefix("Parametrized")
         raise InputError(f"not applicable: {name} is a discrete map, not a step of a differential equation.")
+
+    def certificate(
+        self,
+        kind: str = "contraction",
+        *,
+        layer: int = 0,  # noqa: ARG002
+        reverse: bool = False,  # noqa: ARG002
+    ) -> Certificate:
+        """Say whether one layer provably forgets its start, or which condition fails; see `nn.certificates`."""
+        check_choice("kind", kind, CERTIFICATES)
+        name = type(self).__name__.removeprefix("Parametrized")
+        if not self.continuous and kind != "discrete":
+            return refused(kind, "a differential equation", f"{name} is a discrete map")
+        return refused(kind, "a linear part plus slopes, Ah + Bσ(Wh + z)", f"{name} has another form")
+
+    def refuse_timespans(self, timespans: object) -> None:
+        """Refuse time spans where the recurrence is a discrete map."""
+        name = type(self).__name__.removeprefix("Parametrized")
+        cure = "use a continuous-time layer such as UnICORNN, LipschitzRNN or ResidualGRU for irregular sampling"
+        require(timespans is None, f"expected no timespans: {name} is a discrete map", "got some", cure)
 
 
 class RecurrentLayer(Contract, nn.Module, ABC):
@@ -102,9 +128,8 @@ class RecurrentLayer(Contract, nn.Module, ABC):
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.bias, self.batch_first, self.dropout, self.bidirectional = bias, batch_first, dropout, bidirectional
         self._factory = {"device": device, "dtype": dtype}
-        for layer in range(num_layers):
-            for reverse in range(self.num_directions):
-                self.build(layer, bool(reverse))
+        for layer, reverse in self.cells():
+            self.build(layer, reverse)
         del self._factory
         self.reset_parameters()
 
@@ -131,6 +156,18 @@ class RecurrentLayer(Contract, nn.Module, ABC):
         (padding) must leave the state unchanged, so that the state returned is the one at each sequence's own end.
         """
 
+    def run(
+        self,
+        layer: int,
+        reverse: bool,
+        below: list[Float[Tensor, "T B _"]],
+        state: tuple[Float[Tensor, "B H"], ...],
+        timespans: Float[Tensor, "T B"] | None,
+        lengths: Int[Tensor, " B"] | None,  # noqa: ARG002
+    ) -> tuple[Float[Tensor, "T B _"], tuple[Float[Tensor, "B H"], ...]]:
+        """Run `scan`; ``lengths`` is given where ``timespans`` are 1 and 0 because of them alone."""
+        return self.scan(layer, reverse, below, state, timespans)
+
     def new_parameter(self, name: str, layer: int, reverse: bool, *shape: int) -> None:
         """Register ``name_l{layer}`` (``_reverse`` for the second direction)."""
         self.register_parameter(weight_name(name, layer, reverse), nn.Parameter(torch.empty(*shape, **self._factory)))
@@ -138,6 +175,25 @@ class RecurrentLayer(Contract, nn.Module, ABC):
     def weight(self, name: str, layer: int, reverse: bool) -> Tensor:
         """Look a parameter up by its stem, layer and direction; a constrained one comes constrained."""
         return getattr(self, weight_name(name, layer, reverse))
+
+    def constrain(self, name: str, layer: int, reverse: bool, constraint: nn.Module) -> None:
+        """Let a parameter be the image of a free one, which `free_weight` gives; it must have been created."""
+        full = weight_name(name, layer, reverse)
+        with torch.no_grad():
+            weight = self.weight(name, layer, reverse)
+            weight.copy_(constraint(torch.zeros_like(weight)))
+        parametrize.register_parametrization(self, full, constraint)
+
+    def free_weight(self, name: str, layer: int, reverse: bool) -> Tensor:
+        """Give the parameter that is trained: the free one behind a constrained weight, else the weight itself."""
+        full = weight_name(name, layer, reverse)
+        if parametrize.is_parametrized(self, full):
+            return self.parametrizations[full].original  # pyright: ignore[reportArgumentType, reportAttributeAccessIssue]
+        return getattr(self, full)
+
+    def cells(self) -> list[tuple[int, bool]]:
+        """List every layer with its directions: (0, False), (0, True), (1, False) and so on."""
+        return [(layer, bool(d)) for layer in range(self.num_layers) for d in range(self.num_directions)]
 
     def fan_in(self, layer: int) -> int:
         """Count the features that ``layer`` reads."""
@@ -152,9 +208,13 @@ class RecurrentLayer(Contract, nn.Module, ABC):
         for one sequence, or a PackedSequence, and the output has the same form. A state is a tensor
         ``(num_layers · num_directions, batch, hidden_size)``, or a tuple of them where the recurrence has several.
         """
+        if not self.continuous:
+            self.refuse_timespans(timespans)
         sequences = TimeMajor.read(input, self.input_size, self.batch_first)
         starts = self._start(state, sequences)
         spans = sequences.spans(timespans, starts[0].dtype)
+        # Lengths alone are not time spans: a scan may run on into the padding and take each state at its own end.
+        lengths = sequences.lengths if timespans is None else None
         backward_spans = spans if spans is None or not self.bidirectional else sequences.reverse(spans)
         below, ends = [sequences.values], []
         for layer in range(self.num_layers):
@@ -164,10 +224,10 @@ class RecurrentLayer(Contract, nn.Module, ABC):
                 start = tuple(component[row] for component in starts)
                 if reverse:
                     turned = [sequences.reverse(values) for values in below]
-                    output, end = self.scan(layer, True, turned, start, backward_spans)
+                    output, end = self.run(layer, True, turned, start, backward_spans, lengths)
                     output = sequences.reverse(output)
                 else:
-                    output, end = self.scan(layer, False, below, start, spans)
+                    output, end = self.run(layer, False, below, start, spans, lengths)
                 outputs.append(output)
                 ends.append(end)
             output = torch.cat(outputs, dim=-1) if self.bidirectional else outputs[0]

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
-from sostenuto.checks import require
 from sostenuto.nn.base import Contract
 from sostenuto.nn.sequences import check_input
 
@@ -14,13 +13,13 @@ from sostenuto.nn.sequences import check_input
 class _TorchUnit(Contract):
     """Adds `step` and a clear word about time spans to a torch layer; weights and kernels stay torch's."""
 
+    continuous = False
+
     def forward(
         self, input: Any, state: Any = None, *, timespans: Tensor | PackedSequence | None = None
     ) -> tuple[Any, Any]:
         """Call torch's layer; ``timespans`` has no meaning for a discrete map and is refused."""
-        name = type(self).__name__
-        cure = "use a continuous-time layer such as UnICORNN, ResidualGRU or ResidualLSTM for irregular sampling"
-        require(timespans is None, f"expected no timespans: {name} is a discrete map", "got some", cure)
+        self.refuse_timespans(timespans)
         check_input(input, self.input_size, self.batch_first)
         return super().forward(input, state)  # pyright: ignore[reportAttributeAccessIssue]
 

@@ -1,0 +1,133 @@
+"""Layers of the form h ← P h + Q σ(W h + z): what they share on top of the dense scan."""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from sostenuto.checks import check_choice
+from sostenuto.nn import certificates
+from sostenuto.nn.base import CERTIFICATES
+from sostenuto.nn.certificates import Certificate, refused
+from sostenuto.nn.fused import FusedLayer
+from sostenuto.nn.integrators import EXPLICIT
+from sostenuto.ops.dense_scan import dense_scan
+from sostenuto.ops.step_scan import Step
+
+Rate = Callable[[Float[Tensor, "*batch G"], Float[Tensor, "*batch S"]], Float[Tensor, "*batch S"]]
+ACTIVATIONS = ("tanh", "relu", "hardtanh", "logistic", "identity")
+"""What a layer with a choice of activation offers."""
+
+
+class DenseMap(NamedTuple):
+    """The matrices of h ← P h + Q σ(W h + z); P and Q may be coefficients between components of the state."""
+
+    weight: Float[Tensor, "H S"]
+    linear: Float[Tensor, "P P"]
+    gain: Float[Tensor, "S H"] | Float[Tensor, " k"]
+
+    def full(self) -> tuple[Float[Tensor, "S S"], Float[Tensor, "H S"], Float[Tensor, "S H"]]:
+        """Give P, W and Q as matrices."""
+        units, states = self.weight.shape
+        identity = torch.eye(units, dtype=self.weight.dtype, device=self.weight.device)
+        linear = self.linear if self.linear.shape[0] == states else torch.kron(self.linear, identity)
+        gain = self.gain if self.gain.ndim == 2 else torch.kron(self.gain[:, None], identity)
+        return linear, self.weight, gain
+
+
+class Sector(NamedTuple):
+    """The matrices of h′ = A h + B σ(W h + z), B the identity where it is None."""
+
+    linear: Float[Tensor, "S S"]
+    weight: Float[Tensor, "H S"]
+    gain: Float[Tensor, "S H"] | None = None
+
+
+class DenseLayer(FusedLayer):
+    """A recurrence on `ops.dense_scan`. A subclass gives `discrete_map`, `rate` and, for certificates, `sector`."""
+
+    activation: str = "tanh"
+    integrator: str = "euler"
+    precision: str = "exact"
+    step_size: Any = None
+    """The step of the integrator, a number; None where it is 1/T of each sequence."""
+
+    @abstractmethod
+    def discrete_map(self, layer: int = 0, *, reverse: bool = False) -> DenseMap:
+        """Give P, Q and W of the map that is really run."""
+
+    def sector(self, layer: int = 0, *, reverse: bool = False) -> Sector | str:
+        """Give A, B and W of the differential equation, or why there are none."""
+        weight = self.weight("weight_hh", layer, reverse)
+        return Sector(torch.zeros_like(weight), weight)
+
+    def rate(self, layer: int, reverse: bool) -> Rate:
+        """Give dh/dt as a function of drive and state, with the weights read once."""
+        raise NotImplementedError(f"layer {layer} ({reverse=}) of {type(self).__name__} is a discrete map")
+
+    def threshold(self, layer: int, reverse: bool) -> Float[Tensor, " H"] | None:  # noqa: ARG002
+        """Give the threshold of modReLU; other activations have none."""
+        return None
+
+    def trajectory(
+        self, layer: int, reverse: bool, drive: Float[Tensor, "T B G"], start: Float[Tensor, "B S"]
+    ) -> Float[Tensor, "T B S"]:
+        """Run the dense scan."""
+        return self.scan_map(drive, start, self.discrete_map(layer, reverse=reverse), self.threshold(layer, reverse))
+
+    def scan_map(
+        self,
+        drive: Float[Tensor, "T B G"],
+        start: Float[Tensor, "B S"],
+        matrices: DenseMap,
+        threshold: Float[Tensor, " H"] | None = None,
+    ) -> Float[Tensor, "T B S"]:
+        """Run the dense scan with matrices at hand."""
+        options = {"backend": self.backend, "precision": self.precision}
+        return dense_scan(drive, start, *matrices, activation=self.activation, threshold=threshold, **options)[0]
+
+    def advance(self, layer: int, reverse: bool) -> Step:
+        """Step the vector field by the integrator, the input held through the step."""
+        rate, method = self.rate(layer, reverse), EXPLICIT[self.integrator]
+        scale = 1.0 if self.step_size is None else self.step_size
+
+        def step(x_t: Tensor, now: tuple[Tensor, ...], span: Tensor | float) -> tuple[Tensor, ...]:
+            return (method(lambda h, _: rate(x_t, h), now[0], scale * span),)
+
+        return step
+
+    def vector_field(
+        self, h: Float[Tensor, "*batch state"], x: Float[Tensor, "*batch channel"], *, layer: int = 0
+    ) -> Float[Tensor, "*batch state"]:
+        """Give dh/dt at state ``h`` and input ``x``; one step of the map advances t by the step size."""
+        return self.rate(layer, False)(self.drive(layer, False, [x]), h)
+
+    @torch.no_grad()
+    def certificate(self, kind: str = "contraction", *, layer: int = 0, reverse: bool = False) -> Certificate:
+        """Test one layer: ``contraction`` and ``lure`` for the differential equation, ``discrete`` for the map run.
+
+        ``settling`` and ``discrete settling`` ask less, of units without a linear part: rest under a constant input.
+        In a stack each layer is judged as it reads the one below; layers that forget one by one forget together.
+        Reference: paper 001, proposition 1, as corrected in ``docs/errata.md`` (001.1, 001.4); see `nn.certificates`.
+        """
+        check_choice("kind", kind, CERTIFICATES)
+        form = self.sector(layer, reverse=reverse)
+        if isinstance(form, str):
+            return refused(kind, "a linear part plus slopes, Ah + Bσ(Wh + z)", form)
+        if kind in ("contraction", "lure"):
+            test = certificates.contraction if kind == "contraction" else certificates.lure
+            return test(form.linear, form.weight, self.activation, B=form.gain)
+        discrete = kind.startswith("discrete")
+        if discrete and self.step_size is None:
+            return refused(kind, "a step_size", "1/T of each sequence")
+        if discrete and (not self.fused or self.integrator not in ("euler", "imex")):
+            return refused(kind, "an Euler or IMEX step", self.integrator)
+        if kind == "discrete":
+            linear, weight, gain = self.discrete_map(layer, reverse=reverse).full()
+            return certificates.discrete(linear, weight, self.activation, Q=gain)
+        if bool(form.linear.any()) or form.gain is not None:
+            return refused(kind, "a unit without a linear part, h′ = σ(Wh + z)", f"{type(self).__name__} has one")
+        return certificates.settling(form.weight, self.activation, step_size=self.step_size if discrete else None)

@@ -1,0 +1,124 @@
+"""Layers on a fused scan: one op over all time where the recurrence allows it, a loop over steps where it does not."""
+
+from abc import abstractmethod
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from sostenuto.checks import check_choice, require
+from sostenuto.nn.base import RecurrentLayer
+from sostenuto.nn.padding import run_ragged
+from sostenuto.ops.backend import BACKENDS
+from sostenuto.ops.step_scan import Step, step_scan
+
+
+class FusedLayer(RecurrentLayer):
+    """Drive, states and ends around a scan that gives every state; a subclass names the scan in `trajectory`.
+
+    ``backend_used`` says what the last call ran on: ``"scan"``, the fused op, or ``"steps"``, the plain loop over
+    `advance`, which serves gates, integrators of several stages, and time spans. Lengths are not time spans: packed
+    sequences run on the scan.
+    """
+
+    backend = "auto"
+    backend_used: str = ""
+    fused: bool = True
+    """Whether the recurrence as it was built has a fused scan at all."""
+
+    @abstractmethod
+    def trajectory(
+        self, layer: int, reverse: bool, drive: Float[Tensor, "T B G"], start: Float[Tensor, "B S"]
+    ) -> Float[Tensor, "T B S"]:
+        """Run the fused scan over all time; components of a state stand side by side."""
+
+    def advance(self, layer: int, reverse: bool) -> Step:
+        """Give the step (drive, state, span) → state for the loop, with the weights read once."""
+        raise NotImplementedError(f"layer {layer} ({reverse=}) of {type(self).__name__} has no loop of steps")
+
+    def drive(
+        self,
+        layer: int,
+        reverse: bool,
+        below: list[Float[Tensor, "*batch _"]],
+        lengths: Int[Tensor, " B"] | None = None,  # noqa: ARG002
+    ) -> Float[Tensor, "*batch G"]:
+        """Project the input, V u + b, in one product over all time."""
+        bias = self.weight("bias_ih", layer, reverse) if self.bias else None
+        return F.linear(below[-1], self.weight("weight_ih", layer, reverse), bias)
+
+    def emit(
+        self,
+        layer: int,  # noqa: ARG002
+        reverse: bool,  # noqa: ARG002
+        below: list[Float[Tensor, "T B _"]],  # noqa: ARG002
+        states: Float[Tensor, "T B S"],
+        start: Float[Tensor, "B S"],  # noqa: ARG002
+    ) -> Float[Tensor, "T B H"]:
+        """Turn states into outputs: the first component."""
+        return states[..., : self.hidden_size]
+
+    def scan(
+        self,
+        layer: int,
+        reverse: bool,
+        below: list[Float[Tensor, "T B _"]],
+        state: tuple[Float[Tensor, "B H"], ...],
+        timespans: Float[Tensor, "T B"] | None,
+    ) -> tuple[Float[Tensor, "T B _"], tuple[Float[Tensor, "B H"], ...]]:
+        """Run one layer in one direction."""
+        return self.run(layer, reverse, below, state, timespans, None)
+
+    def run(
+        self,
+        layer: int,
+        reverse: bool,
+        below: list[Float[Tensor, "T B _"]],
+        state: tuple[Float[Tensor, "B H"], ...],
+        timespans: Float[Tensor, "T B"] | None,
+        lengths: Int[Tensor, " B"] | None,
+    ) -> tuple[Float[Tensor, "T B _"], tuple[Float[Tensor, "B H"], ...]]:
+        """Take the fused scan unless the recurrence or real time spans ask for the loop."""
+        drive = self.drive(layer, reverse, below, lengths)
+        if not self.fused or (timespans is not None and lengths is None):
+            self.record("steps")
+            return self.walk(layer, reverse, drive, state, timespans)
+        self.record("scan")
+        start = torch.cat(state, dim=-1)
+
+        def run(drive: Tensor, start: Tensor) -> Tensor:
+            return self.trajectory(layer, reverse, drive, start)
+
+        if lengths is None:
+            states = run(drive, start)
+            end = states[-1]
+        else:
+            states, end = run_ragged(run, drive, start, lengths)
+        return self.emit(layer, reverse, below, states, start), end.chunk(len(state), dim=-1)
+
+    def walk(
+        self,
+        layer: int,
+        reverse: bool,
+        drive: Float[Tensor, "T B G"],
+        state: tuple[Float[Tensor, "B H"], ...],
+        timespans: Float[Tensor, "T B"] | None,
+    ) -> tuple[Float[Tensor, "T B H"], tuple[Float[Tensor, "B H"], ...]]:
+        """Loop over steps; a span of 0 leaves the state as it is."""
+        return step_scan(drive, state, self.advance(layer, reverse), timespans=timespans)
+
+    def record(self, used: str) -> None:
+        """Keep which way a call went, and refuse the loop where a compiled backend was asked for."""
+        cure = "pass backend='auto' or 'reference'"
+        compiled = used == "steps" and self.backend in ("cpu", "gpu")
+        require(not compiled, f"expected a recurrence that the backend {self.backend!r} has", "got one of steps", cure)
+        if not torch.compiler.is_compiling():
+            self.backend_used = used
+
+
+def check_backend(backend: Any) -> str:
+    """Refuse an unknown backend."""
+    check_choice("backend", backend, BACKENDS)
+    return backend

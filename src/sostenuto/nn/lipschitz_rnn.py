@@ -1,0 +1,187 @@
+"""The Lipschitz RNN: a linear part plus a Lipschitz nonlinearity (paper 001)."""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from sostenuto.checks import check_choice, check_fraction, check_positive, require
+from sostenuto.constraints.symmetric_skew import SymmetricSkew
+from sostenuto.nn.dense import DenseLayer, DenseMap, Rate, Sector
+from sostenuto.nn.fused import check_backend
+from sostenuto.nn.integrators import INTEGRATORS, imex
+from sostenuto.ops.dense_scan import PRECISIONS
+from sostenuto.ops.step_scan import Step
+
+PerMatrix = float | Sequence[float]
+
+
+class LipschitzRNN(DenseLayer):
+    """A unit whose state follows a linear part plus a Lipschitz nonlinearity.
+
+    Vector field, with input u and A, W in the symmetric-skew form of `SymmetricSkew`:
+
+        dh/dt = α A h + tanh(W h + U u + b)
+
+    Discrete maps of a step ε: Euler h ← (I + εαA) h + ε tanh(W h + U u_t + b); IMEX, with the linear part taken at the
+    end by the share ρ, h ← (I − ρεαA)⁻¹[(I + (1−ρ)εαA) h + ε tanh(W h + U u_t + b)], one factorization a call;
+    midpoint and RK4 with the input held through the step. ``gated`` multiplies the field by a gate
+    σ̂(W h + U_g u + b_g). Reference: paper 001, eqs. (1), (9), (14), (15) and, for α, (16).
+
+    `certificate`: contraction where αμ₂(A) + ‖W‖₂ < 0, the Lur'e inequality, and the discrete test of the map run.
+    Negative eigenvalues of A alone prove nothing (``docs/errata.md``, 001.1).
+
+    Args:
+        input_size: channels of the input.
+        hidden_size: units N of a layer.
+        num_layers: layers stacked.
+        bias: whether b exists.
+        batch_first: as in torch.
+        dropout: variational dropout between layers.
+        bidirectional: as in torch.
+        step_size: ε > 0.
+        beta: β ∈ [0, 1], the share of the skew part; a number, or one for A and one for W.
+        gamma: γ ≥ 0, moves the spectra to the left; a number, or one for A and one for W.
+        alpha: α ≥ 0, weighs the linear part; 0 leaves a residual unit.
+        gated: whether a gate multiplies the field (in the authors' release, not in the paper).
+        integrator: ``"euler"``, ``"imex"``, ``"midpoint"`` or ``"rk4"``.
+        implicitness: ρ ∈ [0, 1] of IMEX; 0 is Euler.
+        backend: ``"auto"``, ``"reference"``, ``"cpu"`` or ``"gpu"``.
+        precision: ``"exact"``, or ``"tf32"`` for rounded products on a GPU.
+        device: as in torch.
+        dtype: as in torch.
+
+    Parameters of layer ℓ: ``weight_ih_l{ℓ}`` U, ``weight_hh_l{ℓ}`` W, ``weight_linear_l{ℓ}`` A, ``bias_ih_l{ℓ}`` b; per
+    layer N(d + 2N + 1) numbers, gated N(2d + 2N + 2).
+
+    >>> layer = LipschitzRNN(2, 8, batch_first=True)
+    >>> layer(torch.zeros(3, 50, 2))[0].shape, layer.certificate("contraction").holds
+    (torch.Size([3, 50, 8]), False)
+    """
+
+    step_size: float
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        *,
+        step_size: float = 0.03,
+        beta: PerMatrix = 0.75,
+        gamma: PerMatrix = 0.001,
+        alpha: float = 1.0,
+        gated: bool = False,
+        integrator: str = "euler",
+        implicitness: float = 1.0,
+        backend: str = "auto",
+        precision: str = "exact",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        check_positive("step_size", step_size)
+        check_positive("alpha", alpha, zero=True)
+        check_choice("integrator", integrator, INTEGRATORS)
+        check_fraction("implicitness", implicitness, one=True)
+        check_choice("precision", precision, PRECISIONS)
+        cure = "the gate multiplies the linear part too, so it cannot be solved for"
+        require(not (gated and integrator == "imex"), "expected an explicit integrator with gated=True", "imex", cure)
+        self.beta, self.gamma = _pair("beta", beta), _pair("gamma", gamma)
+        self.step_size, self.alpha, self.gated = float(step_size), float(alpha), gated
+        self.integrator, self.implicitness = integrator, float(implicitness)
+        self.backend, self.precision = check_backend(backend), precision
+        self.fused = not gated and integrator in ("euler", "imex")
+        super().__init__(
+            input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device=device, dtype=dtype
+        )
+
+    def build(self, layer: int, reverse: bool) -> None:
+        """Create U, W, A and b; the gate's rows of U and b come first."""
+        rows = (2 if self.gated else 1) * self.hidden_size
+        self.new_parameter("weight_ih", layer, reverse, rows, self.fan_in(layer))
+        for name, beta, gamma in zip(("weight_linear", "weight_hh"), self.beta, self.gamma, strict=True):
+            self.new_parameter(name, layer, reverse, self.hidden_size, self.hidden_size)
+            self.constrain(name, layer, reverse, SymmetricSkew(beta, gamma))
+        if self.bias:
+            self.new_parameter("bias_ih", layer, reverse, rows)
+
+    def reset_parameters(self) -> None:
+        """Draw the free matrices normal with standard deviation .1/N, U Xavier-normal, b = 0, as the last release."""
+        with torch.no_grad():
+            for cell in self.cells():
+                for rows in self.weight("weight_ih", *cell).split(self.hidden_size):
+                    nn.init.xavier_normal_(rows)
+                for name in ("weight_linear", "weight_hh"):
+                    self.free_weight(name, *cell).normal_(std=0.1 / self.hidden_size)
+                if self.bias:
+                    self.weight("bias_ih", *cell).zero_()
+
+    def discrete_map(self, layer: int = 0, *, reverse: bool = False) -> DenseMap:
+        """Give P, Q and W of an Euler or IMEX step."""
+        weight, step = self.weight("weight_hh", layer, reverse), self.step_size
+        gain = weight.new_full((1,), step)
+        if self.alpha == 0:
+            return DenseMap(weight, weight.new_ones(1, 1), gain)
+        identity = torch.eye(self.hidden_size, dtype=weight.dtype, device=weight.device)
+        moved = step * self.alpha * self.weight("weight_linear", layer, reverse)
+        if self.integrator != "imex" or self.implicitness == 0:
+            return DenseMap(weight, identity + moved, gain)
+        share = self.implicitness
+        sides = torch.cat([identity + (1 - share) * moved, step * identity], dim=1)
+        linear, gain = torch.linalg.solve(identity - share * moved, sides).chunk(2, dim=1)
+        return DenseMap(weight, linear.contiguous(), gain.contiguous())
+
+    def sector(self, layer: int = 0, *, reverse: bool = False) -> Sector | str:
+        """Give αA and W; a gated unit has no such form."""
+        if self.gated:
+            return "a gate multiplies the field"
+        return Sector(
+            self.alpha * self.weight("weight_linear", layer, reverse), self.weight("weight_hh", layer, reverse)
+        )
+
+    def rate(self, layer: int, reverse: bool) -> Rate:
+        """Give αAh + tanh(Wh + z), times the gate where there is one."""
+        weight, linear = self.weight("weight_hh", layer, reverse), self.weight("weight_linear", layer, reverse)
+        alpha = self.alpha
+
+        def rate(drive: Tensor, h: Tensor) -> Float[Tensor, "*batch S"]:
+            turned = h @ weight.mT
+            if not self.gated:
+                return alpha * (h @ linear.mT) + torch.tanh(turned + drive)
+            gate, value = drive.chunk(2, dim=-1)
+            return torch.sigmoid(turned + gate) * (alpha * (h @ linear.mT) + torch.tanh(turned + value))
+
+        return rate
+
+    def advance(self, layer: int, reverse: bool) -> Step:
+        """Step by the integrator; IMEX solves for each sequence's own span."""
+        if self.integrator != "imex":
+            return super().advance(layer, reverse)
+        weight, linear = (
+            self.weight("weight_hh", layer, reverse),
+            self.alpha * self.weight("weight_linear", layer, reverse),
+        )
+
+        def step(x_t: Tensor, now: tuple[Tensor, ...], span: Tensor | float) -> tuple[Tensor, ...]:
+            rest = torch.tanh(now[0] @ weight.mT + x_t)
+            return (imex(linear, rest, now[0], self.step_size * span, self.implicitness),)
+
+        return step
+
+    def extra_repr(self) -> str:
+        """Show the unit's settings too."""
+        shown = {name: getattr(self, name) for name in ("step_size", "beta", "gamma", "alpha", "integrator")}
+        shown |= {"implicitness": self.implicitness} if self.integrator == "imex" else {}
+        shown |= {"gated": True} if self.gated else {}
+        return ", ".join([super().extra_repr(), *(f"{name}={value}" for name, value in shown.items())])
+
+
+def _pair(name: str, value: PerMatrix) -> tuple[float, float]:
+    both = [value, value] if isinstance(value, (int, float)) else list(value)
+    require(len(both) == 2, f"expected one {name}, or one for A and one for W", f"got {len(both)}")
+    return float(both[0]), float(both[1])

@@ -1,0 +1,138 @@
+"""The stably reparametrized RNN: h′ = σ(W h + U u + b) with a W that is Hurwitz for every parameter (paper 003)."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from sostenuto.checks import check_choice, check_positive
+from sostenuto.constraints.stable import FORMS, REPARAMETRIZATIONS, Stable
+from sostenuto.nn.dense import ACTIVATIONS, DenseLayer, DenseMap, Rate, Sector
+from sostenuto.nn.fused import check_backend
+from sostenuto.ops.activation import activate
+from sostenuto.ops.dense_scan import PRECISIONS
+from sostenuto.ops.diagonal_scan import diagonal_scan
+
+
+class StableRNN(DenseLayer):
+    """A plain continuous-time unit whose matrix cannot lose its stability while it is trained.
+
+    Vector field: dh/dt = σ(W h + U u + b), W = −diag f(θ), −f(S) or −f(S) + (M − Mᵀ)/2 with S = (M + Mᵀ)/2, as
+    `Stable` makes it. Discrete map, Euler: h ← h + ε σ(W h + U u_t + b). Reference: paper 003, eqs. (1) and (16), with
+    the forms of ``docs/errata.md`` (003.4), where the printed −e^M fails.
+
+    `certificate`: W is Hurwitz, and W + Wᵀ ≺ 0, in every form but ``direct``, so ``settling`` (rest under a constant
+    input) holds for the differential equation whatever the parameters; ``discrete settling`` tests the map run, which
+    asks for a small ε. No unit without a linear part contracts under every input, unless σ is the identity.
+
+    Args:
+        input_size: channels of the input.
+        hidden_size: units N of a layer.
+        num_layers: layers stacked.
+        bias: whether b exists.
+        batch_first: as in torch.
+        dropout: variational dropout between layers.
+        bidirectional: as in torch.
+        activation: σ: ``"tanh"``, ``"relu"``, ``"hardtanh"``, ``"logistic"`` or ``"identity"``.
+        reparametrization: f: ``"softplus"``, ``"exp"``, ``"inverse"``, or ``"direct"``, W = M, **not constrained**.
+        form: ``"diagonal"`` (W is a vector and units are independent), ``"symmetric"`` or ``"dissipative"``.
+        step_size: ε > 0.
+        backend: ``"auto"``, ``"reference"``, ``"cpu"`` or ``"gpu"``.
+        precision: ``"exact"``, or ``"tf32"`` for rounded products on a GPU.
+        device: as in torch.
+        dtype: as in torch.
+
+    Parameters of layer ℓ: ``weight_ih_l{ℓ}`` U, ``weight_hh_l{ℓ}`` W, ``bias_ih_l{ℓ}`` b; per layer N(d + 2) numbers
+    (diagonal), else N(d + N + 1).
+
+    >>> layer = StableRNN(2, 8, form="dissipative", batch_first=True)
+    >>> layer(torch.zeros(3, 50, 2))[0].shape, layer.certificate("settling").holds
+    (torch.Size([3, 50, 8]), True)
+    """
+
+    step_size: float
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        *,
+        activation: str = "tanh",
+        reparametrization: str = "softplus",
+        form: str = "diagonal",
+        step_size: float = 0.1,
+        backend: str = "auto",
+        precision: str = "exact",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        check_choice("activation", activation, ACTIVATIONS)
+        check_choice("reparametrization", reparametrization, REPARAMETRIZATIONS)
+        check_choice("form", form, FORMS)
+        check_choice("precision", precision, PRECISIONS)
+        check_positive("step_size", step_size)
+        self.activation, self.step_size = activation, float(step_size)
+        self.reparametrization, self.form = reparametrization, form
+        self.backend, self.precision = check_backend(backend), precision
+        super().__init__(
+            input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device=device, dtype=dtype
+        )
+
+    def build(self, layer: int, reverse: bool) -> None:
+        """Create U, W (a vector in the diagonal form) and b."""
+        shape = (self.hidden_size,) * (1 if self.form == "diagonal" else 2)
+        self.new_parameter("weight_ih", layer, reverse, self.hidden_size, self.fan_in(layer))
+        self.new_parameter("weight_hh", layer, reverse, *shape)
+        self.constrain("weight_hh", layer, reverse, Stable(self.form, self.reparametrization))
+        if self.bias:
+            self.new_parameter("bias_ih", layer, reverse, self.hidden_size)
+
+    def reset_parameters(self) -> None:
+        """Draw U Xavier-normal, b = 0 and the free weight from U(−1/√N, 1/√N), ``direct`` as softplus would map it."""
+        bound = self.hidden_size**-0.5
+        with torch.no_grad():
+            for cell in self.cells():
+                nn.init.xavier_normal_(self.weight("weight_ih", *cell))
+                free = self.free_weight("weight_hh", *cell).uniform_(-bound, bound)
+                if self.reparametrization == "direct":
+                    free.copy_(Stable(self.form, "softplus")(free))
+                if self.bias:
+                    self.weight("bias_ih", *cell).zero_()
+
+    def discrete_map(self, layer: int = 0, *, reverse: bool = False) -> DenseMap:
+        """Give the residual step: P = I, Q = εI, and W as a matrix."""
+        weight = self.weight("weight_hh", layer, reverse)
+        matrix = torch.diag(weight) if self.form == "diagonal" else weight
+        return DenseMap(matrix, weight.new_ones(1, 1), weight.new_full((1,), self.step_size))
+
+    def trajectory(
+        self, layer: int, reverse: bool, drive: Float[Tensor, "T B G"], start: Float[Tensor, "B S"]
+    ) -> Float[Tensor, "T B S"]:
+        """Run the dense scan, or the diagonal one where units are independent."""
+        if self.form != "diagonal":
+            return super().trajectory(layer, reverse, drive, start)
+        weight = self.weight("weight_hh", layer, reverse)
+        linear, gain = torch.ones_like(weight), torch.full_like(weight, self.step_size)
+        states, _ = diagonal_scan(drive, start, weight, linear, gain, activation=self.activation, backend=self.backend)
+        return states
+
+    def sector(self, layer: int = 0, *, reverse: bool = False) -> Sector | str:
+        """Give A = 0 and W as a matrix."""
+        matrix = self.discrete_map(layer, reverse=reverse).weight
+        return Sector(torch.zeros_like(matrix), matrix)
+
+    def rate(self, layer: int, reverse: bool) -> Rate:
+        """Give σ(Wh + z)."""
+        weight = self.weight("weight_hh", layer, reverse)
+        if self.form == "diagonal":
+            return lambda drive, h: activate(weight * h + drive, self.activation)
+        return lambda drive, h: activate(h @ weight.mT + drive, self.activation)
+
+    def extra_repr(self) -> str:
+        """Show the unit's settings too."""
+        names = ("activation", "reparametrization", "form", "step_size")
+        return ", ".join([super().extra_repr(), *(f"{name}={getattr(self, name)}" for name in names)])

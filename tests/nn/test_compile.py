@@ -1,0 +1,31 @@
+"""Every layer in one compiled graph, in a process of its own: symbolic sizes are not what the type checks ask for."""
+
+import subprocess
+import sys
+
+SCRIPT = """
+import torch
+from torch.nn.utils.rnn import pack_sequence
+from sostenuto.nn import LAYERS
+
+OPTIONS = {"stable": {"form": "dissipative"}, "indrnn": {"stacking": "dense"}, "lipschitz": {"integrator": "imex"}}
+NAMES = ("lipschitz", "antisymmetric", "cornn", "residual", "stable", "exprnn", "indrnn", "sru")
+for name in NAMES:
+    torch.compiler.reset()
+    layer = LAYERS[name](2, 3, num_layers=2, batch_first=True, **OPTIONS.get(name, {}))
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    x = torch.randn(2, 4, 2, requires_grad=True)
+    tensors = [x, *layer.parameters()]
+    got, expected = (torch.autograd.grad(one(x)[0].sin().sum(), tensors) for one in (compiled, layer))
+    for one, other in zip(got, expected, strict=True):
+        torch.testing.assert_close(one, other)
+layer = LAYERS["antisymmetric"](2, 3)
+packed = pack_sequence([torch.randn(n, 2) for n in (5, 3)])
+got, expected = (one(packed)[0].data for one in (torch.compile(layer, backend="aot_eager"), layer))
+torch.testing.assert_close(got, expected)
+"""
+
+
+def test_every_layer_compiles_in_one_graph():
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]

@@ -1,0 +1,74 @@
+import pytest
+import torch
+
+from sostenuto.checks import InputError
+from sostenuto.nn import ExpRNN
+from tests.laws.layer_laws import LayerLaws
+from tests.nn.plain import assert_same, count
+
+F64 = torch.float64
+
+
+class TestExpRNN(LayerLaws):
+    cls = ExpRNN
+    continuous = False
+
+
+class TestCayleyRNN(LayerLaws):
+    cls = ExpRNN
+    options = {"map": "cayley", "bias": False}
+    continuous = False
+
+
+@pytest.mark.parametrize("name", ["exp", "cayley"])
+def test_equals_a_plain_loop(name):
+    layer = ExpRNN(3, 5, map=name, dtype=F64)
+    with torch.no_grad():
+        layer.free_weight("weight_hh", 0, False).normal_()
+    upper = layer.free_weight("weight_hh", 0, False).detach().triu(1)
+    skew, eye = upper - upper.T, torch.eye(5, dtype=F64)
+    weight = torch.matrix_exp(skew) if name == "exp" else torch.inverse(eye + skew) @ (eye - skew)
+
+    def step(u, h):
+        v = h @ weight.T + u @ layer.weight_ih_l0.T
+        return (torch.where(v.abs() + layer.bias_ih_l0 > 0, v + v.sign() * layer.bias_ih_l0, 0),)
+
+    assert_same(layer, torch.randn(40, 2, 3, dtype=F64), step)
+
+
+@pytest.mark.parametrize("initialization", ["cayley", "henaff"])
+@pytest.mark.parametrize("name", ["exp", "cayley"])
+def test_starts_from_rotations_in_blocks(name, initialization):
+    layer = ExpRNN(1, 41, map=name, initialization=initialization, dtype=F64)
+    weight = layer.weight_hh_l0
+    torch.testing.assert_close(weight @ weight.T, torch.eye(41, dtype=F64), rtol=0, atol=1e-11)
+    assert weight[-1, -1] == 1
+    angles = torch.linalg.eigvals(weight).angle().abs()
+    most = {"henaff": torch.pi, "cayley": 1.0 if name == "exp" else torch.pi / 2}[initialization]
+    assert 0.8 * most < angles.max() <= most
+
+
+def test_a_linear_unit_keeps_the_norm():
+    layer = ExpRNN(1, 6, bias=False, dtype=F64)
+    start = torch.randn(1, 1, 6, dtype=F64)
+    end = layer(torch.zeros(500, 1, 1, dtype=F64), start)[1]
+    torch.testing.assert_close(end.norm(), start.norm(), rtol=1e-10, atol=0)
+
+
+def test_parameters():
+    assert count(ExpRNN(3, 10)) == 10 * (3 + 10 + 1)
+    assert ExpRNN(3, 1)(torch.zeros(2, 1, 3))[0].shape == (2, 1, 1)
+
+
+def test_certificates():
+    layer = ExpRNN(1, 4)
+    assert "orthogonal" in layer.certificate("discrete").reason
+    assert "discrete map" in layer.certificate("contraction").reason
+    with pytest.raises(InputError, match="kind"):
+        layer.certificate("magic")
+
+
+def test_bad_options_are_refused():
+    for options in ({"map": "log"}, {"initialization": "x"}):
+        with pytest.raises(InputError, match=next(iter(options))):
+            ExpRNN(1, 2, **options)
