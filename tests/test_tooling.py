@@ -20,8 +20,8 @@ IMPORT_NAMES = {
     "scikit-learn": "sklearn",
     "curvlinops-for-pytorch": "curvlinops",
 }
-# Brought by a declared package: triton by torch, dask by distributed, PIL by matplotlib, markupsafe by jinja2.
-COME_ALONG = {"llvmlite", "triton", "dask", "PIL", "markupsafe"}
+# Brought by a declared package: scipy by scikit-learn, triton by torch, dask by distributed, PIL by matplotlib, markupsafe by jinja2.
+COME_ALONG = {"scipy", "llvmlite", "triton", "dask", "PIL", "markupsafe"}
 UNSAFE_NAMES = {"eval", "exec", "compile", "__import__"}
 UNSAFE_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "joblib"}
 UNSAFE_ATTRIBUTES = {("torch", "load"), ("yaml", "load"), ("os", "system")}

@@ -9,32 +9,42 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sostenuto.audits.base import AuditResult
     from sostenuto.audits.gradients.oscillator_gradients import OscillatorGradients, oscillator_gradient_bounds
+    from sostenuto.audits.memory.function import MemoryFunction, memory_function
+    from sostenuto.audits.memory.tokens import RepeatedTokens, token_memory
     from sostenuto.audits.robustness.noise import NoiseAccuracy, noise_accuracy
     from sostenuto.audits.stability.oscillator_saddles import OscillatorSaddles, oscillator_saddles
     from sostenuto.audits.stability.oscillator_states import OscillatorStates, oscillator_state_bound
 
 __all__ = [
     "AuditResult",
+    "MemoryFunction",
     "NoiseAccuracy",
     "OscillatorGradients",
     "OscillatorSaddles",
     "OscillatorStates",
+    "RepeatedTokens",
+    "memory_function",
     "noise_accuracy",
     "oscillator_gradient_bounds",
     "oscillator_saddles",
     "oscillator_state_bound",
+    "token_memory",
 ]
 
 _HOMES = {
     "AuditResult": "base",
+    "MemoryFunction": "memory.function",
     "NoiseAccuracy": "robustness.noise",
     "OscillatorGradients": "gradients.oscillator_gradients",
     "OscillatorSaddles": "stability.oscillator_saddles",
     "OscillatorStates": "stability.oscillator_states",
+    "RepeatedTokens": "memory.tokens",
+    "memory_function": "memory.function",
     "noise_accuracy": "robustness.noise",
     "oscillator_gradient_bounds": "gradients.oscillator_gradients",
     "oscillator_saddles": "stability.oscillator_saddles",
     "oscillator_state_bound": "stability.oscillator_states",
+    "token_memory": "memory.tokens",
 }
 
 

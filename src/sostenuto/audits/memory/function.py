@@ -1,0 +1,310 @@
+"""The memory function of any model: how much the answer still owes to an input t steps ago."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import nn
+
+from sostenuto.audits.base import AuditResult
+from sostenuto.audits.memory.responses import PROBES, Answers, Prober
+from sostenuto.audits.memory.tail import Tail, fit_tail
+from sostenuto.audits.model import audited, place_of
+from sostenuto.checks import check_choice, check_count, check_positive, require
+from sostenuto.report.numbers import number, percent
+from sostenuto.results import Numbers, Record
+from sostenuto.training.environment import environment
+
+MOST_DIRECTIONS = 32
+MOST_SERIES = 24
+LEAST_HORIZON = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class AmplitudeMemory(Record):
+    """The memory function for inputs of one size, the law of its tail, and the lag at which half of it is lost."""
+
+    amplitude: float
+    memory: Numbers
+    tail: Tail
+    half_life: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryFunction(AuditResult):
+    """M(t) at each lag, largest over the amplitudes, and the law by which it dies out.
+
+    ``kind`` is exponential, polynomial, non-decaying, periodic or finite, as `Tail` says; ``rate`` is β per step or the
+    power p; ``half_life`` the lag, in steps, after which M stays below half of its largest value (None: not within the
+    horizon); ``half_time`` the same in ``time_unit``; ``linear`` whether responses were linear, so that the supremum
+    is exact; ``causal`` whether answers are untouched by later input.
+    """
+
+    probe: str
+    horizon: int
+    lags: tuple[int, ...]
+    memory: Numbers
+    kind: str
+    rate: float | None
+    confidence: float
+    half_life: float | None
+    half_time: float | None
+    time_unit: str
+    linear: bool
+    causal: bool
+    by_amplitude: tuple[AmplitudeMemory, ...]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether inputs of all sizes are forgotten by the same law, at rates within a fifth."""
+        rates = [one.tail.rate for one in self.by_amplitude if one.tail.rate is not None]
+        alike = not rates or max(rates) <= 1.2 * min(rates)
+        return alike and len({one.tail.kind for one in self.by_amplitude}) == 1
+
+    def summary(self) -> str:
+        """Say how the memory dies out, and how soon half of it is gone."""
+        if not self.agrees:
+            parts = [f"{_law(one.tail)} for inputs of size {number(one.amplitude)}" for one in self.by_amplitude]
+            said = f"How the memory dies out depends on the size of the input: {'; '.join(parts)}"
+        else:
+            said = f"The memory is {_law(_dominant(self.by_amplitude).tail)}"
+        if self.half_time is not None:
+            said += f"; half of it is gone after {number(self.half_time, digits=3)} {self.time_unit}"
+        else:
+            said += f"; half of it is still there {self.horizon} steps later, as far as was looked"
+        if not self.causal:
+            said += "; the model also looks ahead, so the lag is counted back from the last step"
+        return said + "."
+
+    def plot(self, ax: Any) -> None:
+        """Draw M(t) on logarithmic axes, a line an amplitude."""
+        lags = np.asarray(self.lags) + 1
+        for one in self.by_amplitude:
+            memory = np.asarray(one.memory)
+            shown = memory > 0
+            label = f"inputs of size {number(one.amplitude)}: {one.tail.kind}"
+            ax.plot(lags[shown], memory[shown], label=label)
+        if any(value > 0 for value in self.memory):
+            ax.set_yscale("log")
+            ax.set_xscale("log")
+        ax.set_xlabel("steps since the input + 1")
+        ax.set_ylabel("memory")
+        ax.legend()
+
+
+def memory_function(
+    model: nn.Module,
+    horizon: int,
+    *,
+    input_size: int,
+    probe: str = "heaviside",
+    amplitudes: Sequence[float] = (0.1, 1.0, 10.0),
+    time_step: float = 1.0,
+    time_unit: str = "steps",
+    lead: int = 0,
+    search_steps: int = 8,
+    batch_size: int = 64,
+    seed: int = 0,
+) -> MemoryFunction:
+    r"""Measure M(t) = sup over \|x\|_∞ = a of \|d/dt H_t(u^x)\|_∞ / a, and decide the law of its tail.
+
+    u^x is x from step 0 on (or one of the other probes), and H is taken less its answer to silence. Where the responses
+    are linear in x the supremum is exact, max over outputs of Σ over channels of \|ρ(t)\|; elsewhere it is the largest
+    of many directions: corners of the cube, those that a linear model would choose at each lag, random ones, and
+    ``search_steps`` rounds of improving the best at several lags; a lower bound, exact for one channel.
+
+    Reference: paper 003, Definition 3.1, appendices F to H; docs/errata.md.
+
+    Args:
+        model: maps ``(batch, time, channel)`` to ``(batch, time, out)`` or ``(batch, out)``. It is asked in evaluation
+            mode, on its own device and in its own number format, and left as it was.
+        horizon: the largest lag.
+        input_size: channels of the input.
+        probe: ``"heaviside"``, ``"impulse"`` or ``"reversed"``.
+        amplitudes: sizes a of the input; a verdict each.
+        time_step: time between two steps, in ``time_unit``.
+        time_unit: its name, in the plural.
+        lead: steps of silence before anything happens, in which a model with biases comes to rest.
+        search_steps: rounds of improvement for models that are not linear.
+        batch_size: sequences asked about at once.
+        seed: of the random directions.
+
+    >>> class Leak(nn.Module):
+    ...     def forward(self, x):
+    ...         steps = torch.arange(x.shape[1])
+    ...         return torch.einsum("st,btc->bsc", torch.tril(0.9 ** (steps[:, None] - steps)), x)
+    >>> found = memory_function(Leak(), 100, input_size=1)
+    >>> found.kind, round(found.rate or 0, 3), found.linear, round(found.half_life, 2)
+    ('exponential', 0.105, True, 6.59)
+    """
+    check_count("horizon", horizon, least=LEAST_HORIZON)
+    check_count("input_size", input_size)
+    check_choice("probe", probe, PROBES)
+    check_positive("time_step", time_step)
+    for name, count in (("lead", lead), ("search_steps", search_steps), ("seed", seed)):
+        check_count(name, count, least=0)
+    check_count("batch_size", batch_size)
+    sizes = tuple(float(amplitude) for amplitude in amplitudes)
+    require(len(sizes) > 0, "expected at least one amplitude", "got none")
+    for size in sizes:
+        check_positive("amplitude", size)
+    with audited(model, seed):
+        prober = Prober.prepare(model, probe, horizon, input_size, lead=lead, batch_size=batch_size)
+        linear = _is_linear(prober, input_size, sizes, seed)
+        found = [_measure(prober, input_size, size, linear, search_steps, seed) for size in sizes]
+    dominant = _dominant(found)
+    memory = np.max([one.memory for one in found], axis=0)
+    half_life = _half_life(prober.lags, memory, dominant.tail)
+    device, dtype = place_of(model)
+    how = "along one sequence" if prober.streams else "one lag at a time, at the end of a sequence"
+    supremum = "exact for a linear response" if linear else "the largest of many directions, a lower bound"
+    return MemoryFunction(
+        model=type(model).__name__,
+        method=f"The {probe} probe, less the answer to silence, {how}; the supremum over directions is {supremum}.",
+        seed=seed,
+        settings={
+            "lead": lead,
+            "search_steps": search_steps,
+            "batch_size": batch_size,
+            "precision": str(dtype).removeprefix("torch."),
+        },
+        environment=environment(str(device)),
+        probe=probe,
+        horizon=horizon,
+        lags=tuple(prober.lags.tolist()),
+        memory=tuple(memory.tolist()),
+        kind=dominant.tail.kind,
+        rate=dominant.tail.rate,
+        confidence=dominant.tail.confidence,
+        half_life=half_life,
+        half_time=None if half_life is None else half_life * time_step,
+        time_unit=time_unit,
+        linear=linear,
+        causal=prober.causal,
+        by_amplitude=tuple(found),
+    )
+
+
+def _is_linear(prober: Prober, channels: int, sizes: Sequence[float], seed: int) -> bool:
+    """Compare the answer to a sum of directions with the sum of the answers, at the smallest and largest size."""
+    device, dtype = place_of(prober.model)
+    drawn = np.random.default_rng((seed, 1)).uniform(-1, 1, (2, channels))
+    pair = torch.tensor(drawn, device=device, dtype=dtype)
+    asked = torch.cat([pair, pair.sum(0, keepdim=True), -pair[:1]])
+    small, large = min(sizes), max(sizes)
+    answers, largest = prober.ask(asked * large)
+    faint, faintest = prober.ask(asked * small)
+    room = 4 * prober.noise(largest)
+    added = np.abs(answers[0] + answers[1] - answers[2]).max() <= room
+    mirrored = np.abs(answers[0] + answers[3]).max() <= room
+    scaled = np.abs(answers / large - faint / small).max() <= room / large + 4 * prober.noise(faintest) / small
+    return bool(added and mirrored and scaled)
+
+
+def _measure(prober: Prober, channels: int, size: float, linear: bool, search_steps: int, seed: int) -> AmplitudeMemory:
+    device, dtype = place_of(prober.model)
+    axes = torch.eye(channels, device=device, dtype=dtype) * size
+    answers, largest = prober.ask(axes)
+    if linear:
+        memory = np.abs(answers).sum(0).max(-1) / size
+        signed = answers
+    else:
+        corners = _corners(answers, np.random.default_rng((seed, 2))) * size
+        signed, largest = prober.ask(torch.tensor(corners, device=device, dtype=dtype))
+        if channels > 1:
+            signed, largest = _improved(prober, corners, signed, largest, size, search_steps, seed)
+        memory = np.abs(signed).max((0, -1)) / size
+    tail = fit_tail(prober.lags.astype(float), _series(signed) / size, noise=prober.noise(largest) / size)
+    return AmplitudeMemory(
+        amplitude=size, memory=tuple(memory.tolist()), tail=tail, half_life=_half_life(prober.lags, memory, tail)
+    )
+
+
+def _corners(answers: Answers, generator: np.random.Generator) -> Float[np.ndarray, "corner channel"]:
+    """List corners of the cube: all of few channels; else those a linear model would choose most often, and others.
+
+    A corner and its mirror image are both asked: a model that is not linear may answer differently.
+    """
+    channels = len(answers)
+    if 2**channels <= MOST_DIRECTIONS:
+        return np.stack(np.meshgrid(*[[-1.0, 1.0]] * channels), -1).reshape(-1, channels)
+    best = np.sign(answers.transpose(1, 2, 0).reshape(-1, channels))
+    best[best == 0] = 1
+    best, counts = np.unique(best, axis=0, return_counts=True)
+    best = best[np.argsort(-counts, kind="stable")][: MOST_DIRECTIONS // 4]
+    others = generator.choice([-1.0, 1.0], (MOST_DIRECTIONS // 2 - len(best), channels))
+    return np.concatenate([best, -best, others, -others])
+
+
+def _improved(
+    prober: Prober, corners: np.ndarray, signed: np.ndarray, largest: float, size: float, steps: int, seed: int
+) -> tuple[Answers, float]:
+    """Move the best direction at several lags by chance, within the cube, and keep what is larger there."""
+    device, dtype = place_of(prober.model)
+    generator = np.random.default_rng((seed, 3))
+    kept = [signed]
+    pool, heights = corners, np.abs(signed).max(-1)
+    targets = np.unique(np.geomspace(1, len(prober.lags), 5).round().astype(int) - 1)
+    for step in range(steps):
+        leaders = pool[heights[:, targets].argmax(0)]
+        moves = generator.normal(0, size * 0.7**step, (4, *leaders.shape))
+        tried = np.clip(leaders + moves, -size, size).reshape(-1, leaders.shape[1])
+        tried *= size / np.abs(tried).max(1, keepdims=True)
+        answers, high = prober.ask(torch.tensor(tried, device=device, dtype=dtype))
+        largest = max(largest, high)
+        kept.append(answers)
+        pool = np.concatenate([pool, tried])
+        heights = np.concatenate([heights, np.abs(answers).max(-1)])
+    return np.concatenate(kept), largest
+
+
+def _series(signed: Answers) -> Float[np.ndarray, "lag series"]:
+    """Take the responses that weigh most in the second half of the lags, one a direction and output."""
+    flat = signed.transpose(1, 0, 2).reshape(signed.shape[1], -1)
+    late = np.abs(flat[len(flat) // 2 :]).max(0)
+    return flat[:, np.argsort(-late, kind="stable")[:MOST_SERIES]]
+
+
+def _half_life(lags: np.ndarray, memory: np.ndarray, tail: Tail) -> float | None:
+    """Find where the memory falls below half of its largest value for good; None if it does not.
+
+    What does not decay has no half-life, though the last wave within the horizon may end low.
+    """
+    if tail.kind in ("non-decaying", "periodic"):
+        return None
+    envelope = np.maximum.accumulate(memory[::-1])[::-1]
+    half = envelope[0] / 2
+    below = np.flatnonzero(envelope <= half)
+    if len(below) == 0 or envelope[0] == 0:
+        return 0.0 if envelope[0] == 0 else None
+    index = int(below[0])
+    high, low = envelope[index - 1], envelope[index]
+    share = (high - half) / (high - low)
+    return float(lags[index - 1] + share * (lags[index] - lags[index - 1]))
+
+
+def _dominant(found: Sequence[AmplitudeMemory]) -> AmplitudeMemory:
+    """Choose the amplitude whose memory is largest in the end, which the supremum over all of them follows."""
+    late = [max(one.memory[-max(len(one.memory) // 8, 1) :]) for one in found]
+    return found[int(np.argmax(late))]
+
+
+def _law(tail: Tail) -> str:
+    """Put a law into words.
+
+    >>> _law(Tail(kind="polynomial", rate=1.5, confidence=0.9, error=0.01, period=None, last_lag=9))
+    'polynomial, falling as t^−1.5 (confidence 90.0\u202f%)'
+    """
+    sure = f"(confidence {percent(tail.confidence)})"
+    if tail.kind == "exponential" and tail.rate is not None:
+        return f"exponential, losing a factor e in {number(1 / tail.rate, digits=3)} steps {sure}"
+    if tail.kind == "polynomial" and tail.rate is not None:
+        return f"polynomial, falling as t^{number(-tail.rate, digits=3)} {sure}"
+    if tail.kind == "periodic" and tail.period is not None:
+        return f"periodic, coming back every {number(tail.period, digits=3)} steps"
+    if tail.kind == "finite":
+        return f"finite: nothing is left after {tail.last_lag} steps"
+    return "not decaying within the horizon"
