@@ -12,7 +12,7 @@ from torch import Tensor
 
 from sostenuto.checks import InputError, check_choice, check_count, check_fraction, require
 from sostenuto.data.batch import SequenceBatch
-from sostenuto.ops.signature_levels import path_increments, signature_levels
+from sostenuto.ops.signature_levels import levels_backend, path_increments, signature_levels
 from sostenuto.types import Lengths, Sequences
 
 NORMALIZATIONS = ("factorial", "none")
@@ -90,7 +90,8 @@ def signature(
         basepoint: let the path begin at the origin and go to its first point; else it begins at its first point.
         total_variation: L in [0, 1); append the time channel (1 − L)/2 · t of paper 000, proposition 2, last. None:
             no time. `scale_paths` brings data to a total variation of at most L.
-        backend: ``"auto"`` or ``"reference"``; the answer records what was used.
+        backend: ``"reference"``, ``"pysiglib"``, or ``"auto"``: see
+            `sostenuto.ops.signature_levels.levels_backend`. The answer records what was used.
 
     >>> line = torch.tensor([[5.0, 5.0], [6.0, 7.0]], dtype=torch.float64)
     >>> found = signature(line, 3)
@@ -104,7 +105,8 @@ def signature(
     points, lengths, single = as_points(path)
     time_scale = 0.0 if total_variation is None else time_weight(total_variation)
     increments = path_increments(points, lengths, basepoint=basepoint, time_scale=time_scale)
-    flat = signature_levels(increments, level, prefixes=prefixes, backend=backend)
+    chosen = levels_backend(backend, increments, prefixes=prefixes)
+    flat = signature_levels(increments, level, prefixes=prefixes, backend=chosen)
     flat = flat[0] if single else flat
     channels = increments.shape[-1]
     parts = flat.split([channels**k for k in range(1, level + 1)], dim=-1)
@@ -113,7 +115,7 @@ def signature(
         (part * scale).unflatten(-1, (channels,) * k)
         for k, (part, scale) in enumerate(zip(parts, scales, strict=True), start=1)
     ]
-    return PathSignature((torch.ones_like(flat[..., 0]), *levels), normalization, prefixes, "reference")
+    return PathSignature((torch.ones_like(flat[..., 0]), *levels), normalization, prefixes, chosen)
 
 
 def time_weight(total_variation: float) -> float:

@@ -1,15 +1,21 @@
 """The signature of piecewise linear paths to a level: check, choose a backend, apply."""
 
+import importlib
+import importlib.util
+
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sostenuto.checks import check_choice, check_count
+from sostenuto.checks import MissingExtraError, check_choice, check_count, require
 from sostenuto.ops.signature_levels.increments import path_increments
 from sostenuto.ops.signature_levels.reference import signature_levels_reference
 
-__all__ = ["BACKENDS", "path_increments", "signature_levels", "signature_size"]
+__all__ = ["BACKENDS", "levels_backend", "path_increments", "signature_levels", "signature_size"]
 
-BACKENDS = ("auto", "reference")
+BACKENDS = ("auto", "reference", "pysiglib")
+HAS_PYSIGLIB = importlib.util.find_spec("pysiglib") is not None
+"""Whether the extra ``signature`` is installed."""
 
 
 def signature_size(channels: int, level: int) -> int:
@@ -19,6 +25,27 @@ def signature_size(channels: int, level: int) -> int:
     14
     """
     return sum(channels**k for k in range(1, level + 1))
+
+
+def levels_backend(requested: str, example: Tensor, *, prefixes: bool = False) -> str:
+    """Settle ``"auto"``: pysiglib where it is installed and can do what is asked, the reference otherwise.
+
+    pysiglib gives the whole path's signature in float32 or float64 on the CPU, and its gradient, but not a gradient's
+    gradient; so paths that ask for a gradient go to the reference unless pysiglib is named.
+
+    >>> levels_backend("auto", torch.zeros(1, 2, 3, requires_grad=True))
+    'reference'
+    """
+    check_choice("backend", requested, BACKENDS)
+    possible = example.device.type == "cpu" and example.dtype in (torch.float32, torch.float64) and not prefixes
+    if requested == "auto":
+        return "pysiglib" if HAS_PYSIGLIB and possible and not example.requires_grad else "reference"
+    if requested == "pysiglib":
+        if not HAS_PYSIGLIB:
+            raise MissingExtraError("pysiglib", "signature", "backend='pysiglib'")
+        got = f"{example.dtype} on {example.device}" + (" with prefixes=True" if prefixes else "")
+        require(possible, "expected whole paths in float32 or float64 on the CPU for pysiglib", f"got {got}")
+    return requested
 
 
 def signature_levels(
@@ -35,5 +62,12 @@ def signature_levels(
     [[1.0, 2.0, 0.5, 2.0, 0.0, 2.0]]
     """
     check_count("level", level)
-    check_choice("backend", backend, BACKENDS)
+    if levels_backend(backend, increments, prefixes=prefixes) == "pysiglib":
+        return _pysiglib(increments, level)
     return signature_levels_reference(increments, level, prefixes=prefixes)
+
+
+def _pysiglib(increments: Tensor, level: int) -> Tensor:
+    points = torch.nn.functional.pad(increments.cumsum(1), (0, 0, 1, 0)).contiguous()
+    library = importlib.import_module("pysiglib.torch_api" if increments.requires_grad else "pysiglib")
+    return library.sig(points, level, n_jobs=torch.get_num_threads())
