@@ -6,9 +6,11 @@ from torch import Tensor
 from sostenuto.checks import check_choice, require
 from sostenuto.ops.activation import check_activation
 from sostenuto.ops.backend import choose_backend
+from sostenuto.ops.dense_scan.autograd import scan
 from sostenuto.ops.dense_scan.reference import dense_scan_reference
+from sostenuto.ops.dispatch import in_forward_mode
 
-BACKENDS = ("auto", "reference")
+BACKENDS = ("auto", "reference", "cpu")
 PRECISIONS = ("exact", "tf32")
 
 
@@ -47,7 +49,10 @@ def dense_scan(
     _check_shapes(inputs, start, linear, gain)
     check_activation(activation, threshold)
     check_choice("precision", precision, PRECISIONS)
-    choose_backend(backend, start, built=())
+    chosen = choose_backend(backend, start, built=BACKENDS[2:])
+    tensors = (inputs, start, weight, linear, gain, threshold)
+    if chosen != "reference" and not in_forward_mode(*tensors):
+        return scan(*tensors, activation, precision)
     return dense_scan_reference(inputs, start, weight, linear, gain, activation=activation, threshold=threshold)
 
 

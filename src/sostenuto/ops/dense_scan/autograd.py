@@ -1,0 +1,170 @@
+"""The fast dense scan as a torch operator: what is saved, how it is differentiated, batched and traced.
+
+The kernels are in ``cpu.py`` and ``gpu.py``. Second derivatives go through the reference: a backward pass that is
+itself recorded (``create_graph=True``) is written as the reference's.
+"""
+
+import importlib
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sostenuto.ops.dense_scan.reference import dense_scan_reference
+from sostenuto.ops.dispatch import folded, runs_eagerly
+
+
+@torch.library.custom_op("sostenuto::dense_scan", mutates_args=())
+def dense_scan_op(
+    inputs: Tensor,
+    start: Tensor,
+    weight: Tensor,
+    linear: Tensor,
+    gain: Tensor,
+    threshold: Tensor | None,
+    activation: str,
+    precision: str,
+    keep: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Run the scan; return every state, the last one and, where ``keep``, σ at every step."""
+    return _kernels(start).forward(inputs, start, weight, linear, gain, threshold, activation, precision, keep)
+
+
+@torch.library.custom_op("sostenuto::dense_scan_backward", mutates_args=())
+def dense_scan_backward_op(
+    start: Tensor,
+    weight: Tensor,
+    linear: Tensor,
+    gain: Tensor,
+    activation: str,
+    precision: str,
+    states: Tensor,
+    risen: Tensor,
+    d_states: Tensor,
+    d_last: Tensor,
+    weights: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Run the adjoint; return the gradients of inputs, start and, where ``weights``, weight, linear and gain."""
+    return _kernels(start).backward(
+        start, weight, linear, gain, activation, precision, states, risen, d_states, d_last, weights
+    )
+
+
+def _kernels(state: Tensor) -> Any:
+    """Import the kernels of the device only when they are used."""
+    return importlib.import_module(f"sostenuto.ops.dense_scan.{'gpu' if state.is_cuda else 'cpu'}")
+
+
+@dense_scan_op.register_fake
+def _scan_shapes(*inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
+    z, start, *_, keep = inputs
+    risen = _kept_dtype(z, start)
+    states = start.new_empty((*z.shape[:2], start.shape[1]))
+    return states, start.new_empty(start.shape), start.new_empty(z.shape if keep else (0,), dtype=risen)
+
+
+def _kept_dtype(z: Tensor, start: Tensor) -> torch.dtype:
+    """Give the precision in which σ is kept: the input's on the GPU, which may be lower, the state's on the CPU."""
+    return z.dtype if start.is_cuda else start.dtype
+
+
+@dense_scan_backward_op.register_fake
+def _backward_shapes(*inputs: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    start, weight, linear, gain, _, _, _, risen, _, _, weights = inputs
+    sizes = [tensor.shape if weights else (0,) for tensor in (weight, linear, gain)]
+    return risen.new_empty(risen.shape), start.new_empty(start.shape), *(start.new_empty(size) for size in sizes)  # pyright: ignore[reportReturnType]
+
+
+def scan(*inputs: Any) -> tuple[Tensor, Tensor]:
+    """Run the scan of ``(inputs, start, weight, linear, gain, threshold, activation, precision)``."""
+    keep = torch.is_grad_enabled() and any(isinstance(v, Tensor) and v.requires_grad for v in inputs)
+    if runs_eagerly(*inputs):
+        return _Scan.apply(*inputs, keep)[:2]  # pyright: ignore[reportReturnType]
+    return dense_scan_op(*inputs, keep or _transformed())[:2]
+
+
+def _transformed() -> bool:
+    """Whether a functorch transform may ask for a gradient that ``requires_grad`` does not show."""
+    return torch._C._are_functorch_transforms_active()
+
+
+class _Scan(torch.autograd.Function):
+    """The scan in eager code: the same kernels, the same rule backward."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
+        """Run the kernel of the device and save what the way back needs."""
+        output = _kernels(inputs[1]).forward(*inputs)
+        ctx.mark_non_differentiable(output[2])
+        ctx.set_materialize_grads(False)
+        _setup(ctx, inputs, output)
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        """Run the adjoint kernel, or the reference where the gradient is differentiated again."""
+        return _differentiated(ctx, gradients, _kernels(ctx.saved_tensors[1]).backward)
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+    z, start, weight, linear, gain, threshold, ctx.activation, ctx.precision, _ = inputs
+    states, _, risen = output
+    ctx.save_for_backward(z, start, weight, linear, gain, threshold, states, risen)
+
+
+def _backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+    return _differentiated(ctx, gradients, dense_scan_backward_op)
+
+
+def _differentiated(ctx: Any, gradients: tuple[Tensor | None, ...], adjoint: Any) -> tuple[Tensor | None, ...]:
+    z, start, weight, linear, gain, threshold, states, risen = ctx.saved_tensors
+    d_states, d_last = (
+        like.new_zeros(()).expand(like.shape) if gradient is None else gradient
+        for gradient, like in zip(gradients[:2], (states, start), strict=True)
+    )
+    if torch.is_grad_enabled():
+        tensors = (z, start, weight, linear, gain, threshold)
+        return *_recorded(tensors, ctx.activation, d_states, d_last), None, None, None
+    if d_states.stride(0) == 0:
+        d_states = d_states[:1]  # the same at every step, as where outputs are summed or only the last one is used
+    needed = ctx.needs_input_grad
+    d_z, d_start, *d_weights = adjoint(
+        start, weight, linear, gain, ctx.activation, ctx.precision, states, risen,
+        d_states.contiguous(), d_last.contiguous(), any(needed[2:5]),
+    )  # fmt: skip
+    d_threshold = (d_z * torch.sign(risen)).sum((0, 1)) if threshold is not None and needed[5] else None
+    d_weights = [gradient if need else None for gradient, need in zip(d_weights, needed[2:5], strict=True)]
+    return d_z.to(z.dtype), d_start, *d_weights, d_threshold, None, None, None
+
+
+def _recorded(
+    tensors: tuple[Tensor | None, ...], activation: str, d_states: Tensor, d_last: Tensor
+) -> tuple[Tensor | None, ...]:
+    """Differentiate the reference, keeping the graph, so that the gradient can be differentiated again."""
+    *most, threshold = tensors
+    results = dense_scan_reference(*most, activation=activation, threshold=threshold)  # pyright: ignore[reportArgumentType]
+    wanted = [tensor for tensor in tensors if tensor is not None and tensor.requires_grad]
+    found = iter(torch.autograd.grad(results, wanted, (d_states, d_last), create_graph=True, allow_unused=True))
+    return tuple(next(found) if tensor is not None and tensor.requires_grad else None for tensor in tensors)
+
+
+dense_scan_op.register_autograd(_backward, setup_context=_setup)
+
+
+@dense_scan_op.register_vmap
+def _batched(
+    info: Any, in_dims: tuple[int | None, ...], *inputs: Any
+) -> tuple[tuple[Tensor, Tensor, Tensor], tuple[int, int, int]]:
+    """Fold a mapped axis into the batch; where weights differ along it, run one after the other."""
+    size, keep = info.batch_size, inputs[-1]
+    if all(dim is None for dim in in_dims[2:6]):
+        z, start = folded(inputs[0], in_dims[0], size, 1), folded(inputs[1], in_dims[1], size, 0)
+        states, last, risen = dense_scan_op(z, start, *inputs[2:])
+        kept = risen.unflatten(1, (size, -1)) if keep else risen.expand(1, size, 0)
+        return (states.unflatten(1, (size, -1)), last.unflatten(0, (size, -1)), kept), (1, 0, 1)
+    runs = []
+    for index in range(size):
+        one = [v if d is None or v is None else v.select(d, index) for v, d in zip(inputs, in_dims, strict=True)]
+        runs.append(dense_scan_op(*one))
+    states, last, risen = (torch.stack(parts) for parts in zip(*runs, strict=True))
+    return (states, last, risen), (0, 0, 0)

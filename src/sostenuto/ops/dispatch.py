@@ -1,0 +1,41 @@
+"""How a call of a compiled scan travels: straight through autograd, or as a registered operator."""
+
+import torch
+from torch import Tensor
+
+
+def runs_eagerly(*values: object) -> bool:
+    """Whether nothing looks on: no compiler, exporter, fake tensor, tensor subclass or functorch transform.
+
+    They need the registered operator; its dispatch costs some 0.1 ms a step of training, which a short scan notices.
+
+    >>> runs_eagerly(torch.ones(1), "tanh", None)
+    True
+    """
+    tensors = [value for value in values if isinstance(value, Tensor)]
+    plain = all(type(tensor) in (Tensor, torch.nn.Parameter) for tensor in tensors)
+    return plain and not torch.compiler.is_compiling() and not torch._C._are_functorch_transforms_active()
+
+
+def in_forward_mode(*tensors: Tensor | None) -> bool:
+    """Whether a forward-mode derivative is being taken: the compiled scans have none.
+
+    >>> in_forward_mode(torch.ones(1), None)
+    False
+    """
+    unpack = torch.autograd.forward_ad.unpack_dual
+    return any(tensor is not None and unpack(tensor).tangent is not None for tensor in tensors)
+
+
+def folded(tensor: Tensor, dim: int | None, size: int, axis: int) -> Tensor:
+    """Bring a mapped axis in front of ``axis`` and join the two; repeat what is not mapped.
+
+    >>> folded(torch.zeros(4, 3), None, 2, 0).shape
+    torch.Size([8, 3])
+    """
+    moved = (
+        tensor.unsqueeze(axis).expand(*tensor.shape[:axis], size, *tensor.shape[axis:])
+        if dim is None
+        else tensor.movedim(dim, axis)
+    )
+    return moved.flatten(axis, axis + 1)

@@ -1,0 +1,188 @@
+"""Matrix products for Numba kernels, whose right factor is packed once and used thousands of times.
+
+A library product packs its factors at every call and may start threads of its own; a scan multiplies by the same
+matrix at every step, on a thread that is one of several. Here the right factor lies in panels of up to `VECTORS`
+vector registers of columns, and the inner kernel keeps a block of the result, `ROWS` by a panel, in registers. It is
+written in LLVM's own instructions, because only that makes sure that the block stays there.
+"""
+
+from typing import Any, no_type_check
+
+import llvmlite.binding as llvm
+import torch
+from jaxtyping import Float
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+from torch import Tensor
+
+_WIDE = bool(llvm.get_host_cpu_features().get("avx512f", False))
+VECTOR_BYTES = 64 if _WIDE else 32
+VECTORS = 4 if _WIDE else 2
+"""Vector registers across a panel: with `ROWS` rows 16 of 32 registers hold the block, or 8 of 16."""
+ROWS = 4
+
+_WORD = ir.IntType(64)
+_OPTIONS: Any = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"contract"}}
+
+
+def pack(matrix: Float[Tensor, "K N"]) -> Any:
+    """Lay the right factor of a product out in panels, as one flat array; columns are filled up to whole vectors."""
+    depth, columns = matrix.shape
+    panel = VECTORS * (VECTOR_BYTES // matrix.element_size())
+    filled = torch.nn.functional.pad(matrix.detach(), (0, padded(columns, matrix.dtype) - columns))
+    border = filled.shape[1] // panel * panel
+    whole = filled[:, :border].reshape(depth, border // panel, panel).transpose(0, 1)
+    return torch.cat([whole.reshape(-1), filled[:, border:].reshape(-1)]).numpy()
+
+
+def padded(columns: int, dtype: torch.dtype) -> int:
+    """Give the columns of a packed factor, and of a result: whole vectors.
+
+    >>> padded(1, torch.float32) * 4 == VECTOR_BYTES
+    True
+    """
+    lanes = VECTOR_BYTES // dtype.itemsize
+    return -(-columns // lanes) * lanes
+
+
+@no_type_check
+def _block(rows, vectors):
+    """Make the inner kernel: rows × vectors of the result stay in registers while the depth runs."""
+
+    @intrinsic
+    def block(typing_context, zero, a, a_row, a_column, b, b_row, c, c_row, count, keep):  # noqa: ARG001
+        single = zero == types.float32
+
+        def generate(context, builder, signature, arguments):  # noqa: ARG001
+            _generate(builder, single, rows, vectors, *arguments[1:])
+            return context.get_dummy_value()
+
+        return types.void(zero, *(types.intp,) * 8, types.boolean), generate
+
+    return block
+
+
+@no_type_check
+def _generate(builder, single, rows, vectors, a, a_row, a_column, b, b_row, c, c_row, count, keep):
+    """Write c = (c where ``keep``) + a·b for one block; addresses and strides are in bytes."""
+    number, size = (ir.FloatType(), 4) if single else (ir.DoubleType(), 8)
+    lanes = VECTOR_BYTES // size
+    vector = ir.VectorType(number, lanes)
+    a_at, c_at = ([_plus(builder, at, row, r) for r in range(rows)] for at, row in ((a, a_row), (c, c_row)))
+    places = [(r, v) for r in range(rows) for v in range(vectors)]
+    c_at = [builder.add(c_at[r], _whole(VECTOR_BYTES * v)) for r, v in places]
+    none = ir.Constant(vector, [0.0] * lanes)
+    held = [builder.select(keep, _load(builder, at, vector, size), none) for at in c_at]
+    entry = builder.block
+    head, body, done = (builder.append_basic_block(name) for name in ("head", "body", "done"))
+    builder.branch(head)
+    builder.position_at_end(head)
+    k, a_offset, b_at = (builder.phi(_WORD) for _ in range(3))
+    sums = [builder.phi(vector) for _ in places]
+    for phi, value in zip([k, a_offset, b_at, *sums], [_whole(0), _whole(0), b, *held], strict=True):
+        phi.add_incoming(value, entry)
+    builder.cbranch(builder.icmp_signed("<", k, count), body, done)
+    builder.position_at_end(body)
+    right = [_load(builder, builder.add(b_at, _whole(VECTOR_BYTES * v)), vector, size) for v in range(vectors)]
+    left = [_spread(builder, _load(builder, builder.add(at, a_offset), number, size), vector, lanes) for at in a_at]
+    fused = ("contract",)
+    grown = [
+        builder.fadd(builder.fmul(left[r], right[v], flags=fused), total, flags=fused)
+        for (r, v), total in zip(places, sums, strict=True)
+    ]
+    steps = [builder.add(k, _whole(1)), builder.add(a_offset, a_column), builder.add(b_at, b_row)]
+    for phi, value in zip([k, a_offset, b_at, *sums], [*steps, *grown], strict=True):
+        phi.add_incoming(value, body)
+    builder.branch(head)
+    builder.position_at_end(done)
+    for at, total in zip(c_at, sums, strict=True):
+        builder.store(total, builder.inttoptr(at, vector.as_pointer()), align=size)
+
+
+@no_type_check
+def _whole(value):
+    return ir.Constant(_WORD, value)
+
+
+@no_type_check
+def _plus(builder, address, stride, times):
+    return builder.add(address, builder.mul(stride, _whole(times)))
+
+
+@no_type_check
+def _load(builder, address, kind, size):
+    return builder.load(builder.inttoptr(address, kind.as_pointer()), align=size)
+
+
+@no_type_check
+def _spread(builder, value, vector, lanes):
+    """Repeat one number over a vector."""
+    place = ir.IntType(32)
+    nothing = ir.Constant(vector, ir.Undefined)
+    single = builder.insert_element(nothing, value, ir.Constant(place, 0))
+    return builder.shuffle_vector(single, nothing, ir.Constant(ir.VectorType(place, lanes), [0] * lanes))
+
+
+_tall = [_block(ROWS, vectors) for vectors in range(1, VECTORS + 1)]
+_flat = [_block(1, vectors) for vectors in range(1, VECTORS + 1)]
+_tall_1, _tall_2, _tall_3, _tall_4 = (*_tall, *_tall)[:4]
+_flat_1, _flat_2, _flat_3, _flat_4 = (*_flat, *_flat)[:4]
+
+
+@no_type_check
+@njit(**_OPTIONS)
+def multiply(zero, a, a_row, a_column, rows, packed, depth, c, c_row, count, keep):
+    """Write c = (c where ``keep``) + a·b for the ``rows`` of a and ``count`` of its columns.
+
+    ``a``, ``packed`` and ``c`` are addresses, ``a_row``, ``a_column`` and ``c_row`` strides in bytes; ``zero`` gives
+    the kind of number. Rows of c are whole vectors, and ``depth`` ≥ ``count`` is what the panels have room for.
+    """
+    left = c_row // VECTOR_BYTES
+    while left > 0:
+        vectors = min(left, VECTORS)
+        b_row = vectors * VECTOR_BYTES
+        i = 0
+        while i < rows:
+            tall = i + ROWS <= rows
+            a_i, c_i = a + i * a_row, c + i * c_row
+            if tall:
+                if vectors == 4:
+                    _tall_4(zero, a_i, a_row, a_column, packed, b_row, c_i, c_row, count, keep)
+                elif vectors == 3:
+                    _tall_3(zero, a_i, a_row, a_column, packed, b_row, c_i, c_row, count, keep)
+                elif vectors == 2:
+                    _tall_2(zero, a_i, a_row, a_column, packed, b_row, c_i, c_row, count, keep)
+                else:
+                    _tall_1(zero, a_i, a_row, a_column, packed, b_row, c_i, c_row, count, keep)
+                i += ROWS
+            else:
+                if vectors == 4:
+                    _flat_4(zero, a_i, a_row, a_column, packed, b_row, c_i, c_row, count, keep)
+                elif vectors == 3:
+                    _flat_3(zero, a_i, a_row, a_column, packed, b_row, c_i, c_row, count, keep)
+                elif vectors == 2:
+                    _flat_2(zero, a_i, a_row, a_column, packed, b_row, c_i, c_row, count, keep)
+                else:
+                    _flat_1(zero, a_i, a_row, a_column, packed, b_row, c_i, c_row, count, keep)
+                i += 1
+        packed += depth * b_row
+        c += b_row
+        left -= vectors
+
+
+@no_type_check
+@njit(**_OPTIONS)
+def pack_row(values, packed, row, depth):
+    """Write one row of a right factor that grows row by row into panels with room for ``depth`` rows."""
+    lanes = VECTOR_BYTES // packed.itemsize
+    columns, start, at = values.shape[0], 0, 0
+    vectors = -(-columns // lanes)
+    while start < columns:
+        wide = min(vectors, VECTORS) * lanes
+        target = packed[at + row * wide : at + (row + 1) * wide]
+        for i in range(min(wide, columns - start)):
+            target[i] = values[start + i]
+        at += depth * wide
+        start += wide
+        vectors -= VECTORS
