@@ -11,39 +11,64 @@ if TYPE_CHECKING:
     from sostenuto.audits.gradients.oscillator_gradients import OscillatorGradients, oscillator_gradient_bounds
     from sostenuto.audits.memory.function import MemoryFunction, memory_function
     from sostenuto.audits.memory.tokens import RepeatedTokens, token_memory
+    from sostenuto.audits.robustness.adversarial import AdversarialAccuracy, adversarial_accuracy
     from sostenuto.audits.robustness.noise import NoiseAccuracy, noise_accuracy
+    from sostenuto.audits.stability.certified_stability import CertifiedStability, certified_stability
+    from sostenuto.audits.stability.fixed_points import FixedPoints, fixed_points
+    from sostenuto.audits.stability.lyapunov_spectrum import LyapunovSpectrum, lyapunov_spectrum
     from sostenuto.audits.stability.oscillator_saddles import OscillatorSaddles, oscillator_saddles
     from sostenuto.audits.stability.oscillator_states import OscillatorStates, oscillator_state_bound
+    from sostenuto.audits.stability.state_spectrum import StateSpectrum, state_spectrum
 
 __all__ = [
+    "AdversarialAccuracy",
     "AuditResult",
+    "CertifiedStability",
+    "FixedPoints",
+    "LyapunovSpectrum",
     "MemoryFunction",
     "NoiseAccuracy",
     "OscillatorGradients",
     "OscillatorSaddles",
     "OscillatorStates",
     "RepeatedTokens",
+    "StateSpectrum",
+    "adversarial_accuracy",
+    "certified_stability",
+    "fixed_points",
+    "lyapunov_spectrum",
     "memory_function",
     "noise_accuracy",
     "oscillator_gradient_bounds",
     "oscillator_saddles",
     "oscillator_state_bound",
+    "state_spectrum",
     "token_memory",
 ]
 
 _HOMES = {
+    "AdversarialAccuracy": "robustness.adversarial",
     "AuditResult": "base",
+    "CertifiedStability": "stability.certified_stability",
+    "FixedPoints": "stability.fixed_points",
+    "LyapunovSpectrum": "stability.lyapunov_spectrum",
     "MemoryFunction": "memory.function",
     "NoiseAccuracy": "robustness.noise",
     "OscillatorGradients": "gradients.oscillator_gradients",
     "OscillatorSaddles": "stability.oscillator_saddles",
     "OscillatorStates": "stability.oscillator_states",
     "RepeatedTokens": "memory.tokens",
+    "StateSpectrum": "stability.state_spectrum",
+    "certified_stability": "stability.certified_stability",
+    "fixed_points": "stability.fixed_points",
+    "lyapunov_spectrum": "stability.lyapunov_spectrum",
+    "adversarial_accuracy": "robustness.adversarial",
     "memory_function": "memory.function",
     "noise_accuracy": "robustness.noise",
     "oscillator_gradient_bounds": "gradients.oscillator_gradients",
     "oscillator_saddles": "stability.oscillator_saddles",
     "oscillator_state_bound": "stability.oscillator_states",
+    "state_spectrum": "stability.state_spectrum",
     "token_memory": "memory.tokens",
 }
 

@@ -59,16 +59,15 @@ class LabeledSequences:
         for start in range(0, len(self.values), size):
             yield slice(start, min(start + size, len(self.values)))
 
-    def judge(self, model: nn.Module, rows: slice, values: Sequences) -> tuple[int, int]:
-        """Ask the model about ``values`` in place of its ``rows``; count right answers, and answers without a number.
+    def scores(self, model: nn.Module, rows: slice, values: Sequences) -> Float[Tensor, "batch ..."]:
+        """Ask the model about ``values`` in place of its ``rows``: scores of a class per sequence, or per step.
 
-        The answer is the class of the highest score: at every true step where steps have classes, at the last true
-        step where the model scores every step but a sequence has one class. NaN among the scores is no answer: wrong.
+        A model that scores every step while a sequence has one class answers at the last true step. The scores stay
+        where the model is, so that gradients reach back to ``values``.
         """
         device, dtype = place_of(model)
         lengths = None if self.lengths is None else self.lengths[rows]
-        scores = call_model(model, values.to(device, dtype), None if lengths is None else lengths.to(device)).cpu()
-        targets, mask = self.targets[rows], self.mask[rows]
+        scores = call_model(model, values.to(device, dtype), None if lengths is None else lengths.to(device))
         require(
             scores.shape[-1] >= 2, "expected scores of at least 2 classes from the model", f"got {scores.shape[-1]}"
         )
@@ -80,13 +79,23 @@ class LabeledSequences:
                 "pass one class a sequence, or a model that returns (batch, time, classes)",
             )
         elif not self.has_step_targets:
-            scores = scores[torch.arange(len(scores)), mask.sum(1) - 1]
+            last = self.mask[rows].sum(1) - 1
+            scores = scores[torch.arange(len(scores), device=device), last.to(device)]
         classes, highest = scores.shape[-1], int(self.true_targets.max())
         require(
             highest < classes,
             f"expected classes from 0 to {classes - 1} in y, as the model has {classes} scores",
             f"got {highest}",
         )
+        return scores
+
+    def judge(self, model: nn.Module, rows: slice, values: Sequences) -> tuple[int, int]:
+        """Ask the model about ``values`` in place of its ``rows``; count right answers, and answers without a number.
+
+        The answer is the class of the highest score. NaN among the scores is no answer: wrong.
+        """
+        scores = self.scores(model, rows, values).cpu()
+        targets, mask = self.targets[rows], self.mask[rows]
         lost = scores.isnan().any(-1)
         right = (scores.argmax(-1) == targets) & ~lost
         if self.has_step_targets:
