@@ -6,7 +6,8 @@ import torch
 
 from sostenuto.checks import InputError
 from sostenuto.ops.oscillator_scan import BACKENDS, oscillator_scan
-from tests.laws.op_laws import LOOP, ScanLaws, close, weights_of
+from sostenuto.ops.oscillator_scan.driven import FUSED_CHANNELS
+from tests.laws.op_laws import LOOP, ScanLaws, close, compare, differentiate, weights_of
 
 
 class OscillatorLaws(ScanLaws):
@@ -55,6 +56,87 @@ class TestOscillatorScan(OscillatorLaws):
 
 class TestWithoutStiffness(OscillatorLaws):
     stiffness = 0.0
+
+
+class DrivenLaws(OscillatorLaws):
+    """With the input map inside the op, few channels (computed in the scan) and many (one product before it)."""
+
+    stiffness = 1.7
+    channels: int
+
+    def inputs(self, T, B, H):
+        tensors = super().inputs(T, B, H)
+        x = torch.randn(T, B, self.channels, dtype=torch.float64)
+        matrix, bias = (torch.randn(H, self.channels, dtype=torch.float64), torch.randn(H, dtype=torch.float64))
+        return {**tensors, "x": x, "weight_ih": matrix / self.channels**0.5, "bias": bias}
+
+    def run(self, tensors, backend):
+        names = ("x", "weight", "step")
+        return oscillator_scan(
+            *(tensors[name] for name in names),
+            self.stiffness,
+            tensors["y"],
+            tensors["z"],
+            input_map=(tensors["weight_ih"], tensors.get("bias")),
+            timespans=tensors.get("timespans"),
+            backend=backend,
+        )
+
+    def loop(self, arrays):
+        drive = arrays["x"] @ arrays["weight_ih"].T + arrays["bias"]
+        return super().loop({**arrays, "x": drive})
+
+
+class TestOneChannel(DrivenLaws):
+    channels = 1
+
+
+class TestFewChannels(DrivenLaws):
+    channels = 3
+
+
+class TestManyChannels(DrivenLaws):
+    channels = FUSED_CHANNELS + 1
+
+
+@pytest.mark.parametrize("channels", [1, FUSED_CHANNELS + 1])
+def test_a_map_without_bias_is_one_with_none(channels):
+    laws = DrivenLaws()
+    laws.channels = channels
+    with_zero = laws.make(20)
+    with_zero["bias"].zero_()
+    without = {name: tensor for name, tensor in with_zero.items() if name != "bias"}
+    results, gradients = differentiate(laws.on("cpu"), with_zero)
+    gradients.pop("bias")
+    compare(differentiate(laws.on("cpu"), without), (results, gradients), 0.0)
+
+
+@pytest.mark.parametrize("channels", [1, FUSED_CHANNELS + 1])
+def test_only_the_gradients_asked_for_are_the_same(channels):
+    laws = DrivenLaws()
+    laws.channels = channels
+    tensors = laws.make(20)
+    _, expected = differentiate(laws.on("cpu"), tensors)
+    for name in ("weight_ih", "bias", "weight", "y"):
+        leaves = {key: tensor.detach().clone().requires_grad_(key == name) for key, tensor in tensors.items()}
+        results = laws.run(leaves, "cpu")
+        (gradient,) = torch.autograd.grad(results, [leaves[name]], weights_of(results), retain_graph=True)
+        close(gradient, expected[name], 0.0)
+        (again,) = torch.autograd.grad(results, [leaves[name]], weights_of(results))
+        assert torch.equal(again, gradient)
+
+
+@pytest.mark.parametrize("channels", [1, FUSED_CHANNELS + 1])
+def test_second_derivatives_through_the_map(channels):
+    laws = DrivenLaws()
+    laws.channels = channels
+    tensors = laws.make(3, shape=(1, 2), timespans=False)
+    names = list(tensors)
+
+    def run(*values):
+        return laws.run(dict(zip(names, values, strict=True)), "cpu")
+
+    assert torch.autograd.gradgradcheck(run, [tensors[name].requires_grad_() for name in names], atol=1e-6)
 
 
 def readme_adjoint(x, w, g, stiffness, y, z, arriving):

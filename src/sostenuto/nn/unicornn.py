@@ -159,15 +159,17 @@ class UnICORNN(RecurrentLayer):
             y, z = (part[None] for part in state)
             output, y, z = self._run_stack(below[-1], [self._cell(layer, reverse, None)], y, z, timespans)
             return output, (y[0], z[0])
-        drive = self._drive(layer, reverse, below[-1])
+        x, input_map = below[-1], self._input_map(layer, reverse)
         if self._skips(layer):
-            drive = drive + F.linear(below[layer - (self._skip or 0)], self.weight("weight_skip", layer, reverse))
+            skipped = F.linear(below[layer - (self._skip or 0)], self.weight("weight_skip", layer, reverse))
+            x, input_map = F.linear(x, *input_map) + skipped, None
         output, y, z = oscillator_scan(
-            drive,
+            x,
             self.weight("weight_hh", layer, reverse),
             self.effective_step(layer, reverse=reverse),
             self.stiffness,
             *state,
+            input_map=input_map,
             timespans=timespans,
             backend=self.backend,
         )
@@ -254,13 +256,15 @@ class UnICORNN(RecurrentLayer):
         return f"{super().extra_repr()}, step_size={steps}, stiffness={self.stiffness}{memory}"
 
     def _drive(self, layer: int, reverse: bool, below: Tensor) -> Tensor:
+        return F.linear(below, *self._input_map(layer, reverse))
+
+    def _input_map(self, layer: int, reverse: bool) -> tuple[Tensor, Tensor | None]:
         bias = self.weight("bias_ih", layer, reverse) if self.bias else None
-        return F.linear(below, self.weight("weight_ih", layer, reverse), bias)
+        return self.weight("weight_ih", layer, reverse), bias
 
     def _cell(self, layer: int, reverse: bool, mask: Tensor | None) -> Cell:
         return Cell(
-            self.weight("weight_ih", layer, reverse),
-            self.weight("bias_ih", layer, reverse) if self.bias else None,
+            *self._input_map(layer, reverse),
             self.weight("weight_skip", layer, reverse) if self._skips(layer) else None,
             self.weight("weight_hh", layer, reverse),
             self.effective_step(layer, reverse=reverse),

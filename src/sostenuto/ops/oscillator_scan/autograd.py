@@ -35,7 +35,7 @@ def oscillator_scan_backward_op(
     d_last: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Run the adjoint; return the gradients of x, weight, step, y and z."""
-    return _kernels(y).backward(x, weight, step, stiffness, y, outputs, last, timespans, d_outputs, d_last)
+    return _kernels(y).backward(x, weight, step, stiffness, y, outputs, last, timespans, d_outputs, d_last)[:5]
 
 
 def _kernels(state: Tensor) -> Any:
@@ -56,16 +56,20 @@ def _backward_shapes(*inputs: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tens
 
 
 def scan(*inputs: Any) -> tuple[Tensor, Tensor]:
-    """Run the scan: straight through autograd in eager code, as a registered operator where something looks on.
+    """Run the scan: straight through autograd in eager code, as a registered operator where something looks on."""
+    if is_watched(inputs):
+        return oscillator_scan_op(*inputs)
+    return _Scan.apply(*inputs)  # pyright: ignore[reportReturnType]
 
-    Compilers, exporters, fake tensors and functorch's transforms need the operator; its dispatch costs some 0.1 ms a
-    step of training, which a short scan notices.
+
+def is_watched(inputs: tuple[Any, ...]) -> bool:
+    """Whether a compiler, an exporter, fake tensors or a transform of functorch look on.
+
+    They need the operator; its dispatch costs some 0.1 ms a step of training, which a short scan notices.
     """
-    tensors = [value for value in inputs if isinstance(value, Tensor)]
-    plain = all(type(tensor) in (Tensor, torch.nn.Parameter) for tensor in tensors)
-    if plain and not torch.compiler.is_compiling() and not torch._C._are_functorch_transforms_active():
-        return _Scan.apply(*inputs)  # pyright: ignore[reportReturnType]
-    return oscillator_scan_op(*inputs)
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        return True
+    return any(isinstance(value, Tensor) and type(value) not in (Tensor, torch.nn.Parameter) for value in inputs)
 
 
 class _Scan(torch.autograd.Function):
@@ -82,7 +86,8 @@ class _Scan(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Any) -> Any:
         """Run the adjoint kernel, or the reference where the gradient is differentiated again."""
         d_outputs, d_last = gradients
-        return _differentiated(ctx, d_outputs, d_last, _kernels(ctx.saved_tensors[3]).backward)
+        kernels = _kernels(ctx.saved_tensors[3])
+        return _differentiated(ctx, d_outputs, d_last, lambda *arguments: kernels.backward(*arguments)[:5])
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:

@@ -3,9 +3,12 @@
 All batch rows and units are one long row of columns, cut into blocks that fit the cache; a block runs through all of
 time on one thread, its state in local arrays. Weights are repeated for every batch row, so the inner loop runs over
 contiguous memory, whatever the shape.
+
+The drive comes as an array, or as the raw input with the map V, b that makes it: then it lives in one row of a block
+only, and the gradients of V and b are summed on the way back.
 """
 
-from typing import Any, no_type_check
+from typing import Any, NamedTuple, no_type_check
 
 import numpy as np
 import torch
@@ -13,6 +16,7 @@ from jaxtyping import Float
 from numba import njit
 from torch import Tensor
 
+from sostenuto.ops.buffer_pool import empty
 from sostenuto.ops.tanh.cpu import tanh, tanh_with_slope
 from sostenuto.ops.threads import run_blocks
 
@@ -23,34 +27,50 @@ FLUSH = 64
 
 _OPTIONS = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"contract"}}
 
+InputMap = tuple[Float[Tensor, "H F"], Float[Tensor, " H"] | None]
+
+
+class Gradients(NamedTuple):
+    """Gradients of the drive (None if not asked for), w, g, the first y and z, the bias and (if given) the matrix."""
+
+    x: Float[Tensor, "T B H"] | None
+    weight: Float[Tensor, " H"]
+    step: Float[Tensor, " H"]
+    y: Float[Tensor, "B H"]
+    z: Float[Tensor, "B H"]
+    bias: Float[Tensor, " H"]
+    weight_ih: Float[Tensor, "H F"]
+
 
 def forward(
-    x: Float[Tensor, "T B H"],
+    x: Float[Tensor, "T B _"],
     weight: Float[Tensor, " H"],
     step: Float[Tensor, " H"],
     stiffness: float,
     y: Float[Tensor, "B H"],
     z: Float[Tensor, "B H"],
     timespans: Float[Tensor, "T B"] | None,
+    *,
+    input_map: InputMap | None = None,
 ) -> tuple[Float[Tensor, "T B H"], Float[Tensor, "B H"]]:
-    """Give y at every step and z at the last."""
-    T, B, H = x.shape
-    dtype = y.dtype
-    outputs = torch.empty((T, B, H), dtype=dtype)
-    last = z.detach().clone().contiguous()
-    columns = _columns(B, weight, step, dtype)
-    arrays = (_rows(x, dtype), *columns, _flat(y, dtype), last.view(-1).numpy(), _spans(timespans, dtype))
-    out, alpha = outputs.view(T, B * H).numpy(), outputs.new_tensor(stiffness).numpy()[()]
+    """Give y at every step and z at the last; ``x`` is the drive or, with an ``input_map``, the raw input."""
+    T, B = x.shape[:2]
+    H, dtype = y.shape[-1], y.dtype
+    outputs = empty((T, B, H), dtype)
+    last = z.detach().clone(memory_format=torch.contiguous_format)
+    drive = _drive(x, input_map, dtype)
+    arrays = (*_columns(B, weight, step, dtype), _flat(y, dtype), last.view(-1).numpy(), _spans(timespans, dtype))
+    out, alpha = outputs.view(T, B * H).numpy(), _scalar(stiffness, dtype)
 
     def kernel(start: int, stop: int) -> None:
-        _forward(*arrays, alpha, H, out, start, stop)
+        _forward(*drive, *arrays, alpha, H, out, start, stop)
 
     run_blocks(kernel, B * H, _block(B * H, dtype))
     return outputs, last
 
 
 def backward(
-    x: Float[Tensor, "T B H"],
+    x: Float[Tensor, "T B _"],
     weight: Float[Tensor, " H"],
     step: Float[Tensor, " H"],
     stiffness: float,
@@ -58,40 +78,97 @@ def backward(
     outputs: Float[Tensor, "T B H"],
     last: Float[Tensor, "B H"],
     timespans: Float[Tensor, "T B"] | None,
-    d_outputs: Float[Tensor, "T B H"],
-    d_last: Float[Tensor, "B H"],
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Give the gradients of x, weight, step, y and z; z at each step is followed back from the last one."""
-    T, B, H = x.shape
-    dtype = y.dtype
-    d_x = torch.empty((T, B, H), dtype=dtype)
-    d_y, d_z = torch.zeros(B, H, dtype=dtype), d_last.detach().clone().contiguous()
-    d_weight, d_step = np.zeros(B * H), np.zeros(B * H)
-    columns = _columns(B, weight, step, dtype)
-    read = (_rows(x, dtype), _rows(outputs, dtype), _rows(d_outputs, dtype), *columns)
+    d_outputs: Float[Tensor, "T B H"] | None,
+    d_last: Float[Tensor, "B H"] | None,
+    *,
+    d_end: Float[Tensor, "B H"] | None = None,
+    input_map: InputMap | None = None,
+    wants_x: bool = True,
+) -> Gradients:
+    """Run the adjoint; z at each step is followed back from the last one.
+
+    ``d_end`` arrives at the last y beside ``d_outputs``; None means that nothing arrives. Without ``wants_x`` the
+    drive's gradient goes into the sums and is forgotten.
+    """
+    T, B = x.shape[:2]
+    H, dtype = y.shape[-1], y.dtype
+    d_x = empty((T, B, H), dtype) if wants_x else None
+    d_y, d_z = (_start(gradient, y) for gradient in (d_end, d_last))
+    drive = _drive(x, input_map, dtype)
+    fan_in = 0 if input_map is None else x.shape[2]
+    sums = np.zeros((3 + fan_in, B * H))
+    read = (*drive, _rows(outputs, dtype), *_arriving(d_outputs, B * H, dtype), *_columns(B, weight, step, dtype))
     states = (_flat(y, dtype), _flat(last, dtype), _spans(timespans, dtype))
-    written = (d_x.view(T, B * H).numpy(), d_y.view(-1).numpy(), d_z.view(-1).numpy(), d_weight, d_step)
-    alpha = d_x.new_tensor(stiffness).numpy()[()]
+    written = (
+        None if d_x is None else d_x.view(T, B * H).numpy(),
+        d_y.view(-1).numpy(),
+        d_z.view(-1).numpy(),
+        sums,
+    )
+    alpha = _scalar(stiffness, dtype)
 
     def kernel(start: int, stop: int) -> None:
         _backward(*read, *states, alpha, H, *written, start, stop)
 
     run_blocks(kernel, B * H, _block(B * H, dtype))
-    w_bar, g_bar = (torch.from_numpy(total).view(B, H).sum(0).to(dtype) for total in (d_weight, d_step))
-    return d_x, w_bar, g_bar, d_y, d_z
+    totals = torch.from_numpy(sums).view(-1, B, H).sum(1).to(dtype)
+    w_bar, g_bar, b_bar = (total.clone() for total in totals[:3])  # an operator's results may not share memory
+    return Gradients(d_x, w_bar, g_bar, d_y, d_z, b_bar, totals[3:].T.contiguous())
 
 
 @no_type_check
 @njit(**_OPTIONS)
-def _forward(x, weight, step, y, z, spans, alpha, H, out, start, stop):
-    T, n = x.shape[0], stop - start
+def _project(u, matrix, bias, H, start, stop, x):
+    """Write V u + b for the columns of a block; a batch row at a time, so that nothing is divided inside."""
+    for row in range(start // H, (stop - 1) // H + 1):
+        low, high = max(row * H, start), min(row * H + H, stop)
+        part = x[low - start : high - start]
+        part[:] = bias[low - row * H : high - row * H]
+        for d in range(u.shape[1]):
+            u_d, v_d = u[row, d], matrix[d, low - row * H : high - row * H]
+            for i in range(high - low):
+                part[i] += v_d[i] * u_d
+
+
+@no_type_check
+@njit(**_OPTIONS)
+def _collect(u, x_bar, H, start, stop, sums):
+    """Add x̄·u to the sums of each channel."""
+    for row in range(start // H, (stop - 1) // H + 1):
+        low, high = max(row * H, start) - start, min(row * H + H, stop) - start
+        part = x_bar[low:high]
+        for d in range(u.shape[1]):
+            u_d, total = u[row, d], sums[3 + d, low:high]
+            for i in range(high - low):
+                total[i] += part[i] * u_d
+
+
+@no_type_check
+@njit(**_OPTIONS)
+def _stretch(spans, H, start, stop, span):
+    """Write the time span of each column of a block."""
+    for row in range(start // H, (stop - 1) // H + 1):
+        span[max(row * H, start) - start : min(row * H + H, stop) - start] = spans[row]
+
+
+@no_type_check
+@njit(**_OPTIONS)
+def _forward(x, u, matrix, bias, weight, step, y, z, spans, alpha, H, out, start, stop):
+    T, n = out.shape[0], stop - start
     w, g0, g = weight[start:stop].copy(), step[start:stop].copy(), step[start:stop].copy()
     y_now, z_now = y[start:stop].copy(), z[start:stop].copy()
+    row = np.empty(n, out.dtype)
     for t in range(T):
         if spans is not None:
+            _stretch(spans[t], H, start, stop, row)
             for i in range(n):
-                g[i] = g0[i] * spans[t, (start + i) // H]
-        x_t, out_t = x[t, start:stop], out[t, start:stop]
+                g[i] = g0[i] * row[i]
+        x_t = row
+        if u is not None:
+            _project(u[t], matrix, bias, H, start, stop, row)
+        if x is not None:
+            x_t = x[t, start:stop]
+        out_t = out[t, start:stop]
         for i in range(n):
             y_i = y_now[i]
             z_i = z_now[i] - g[i] * (tanh(w[i] * y_i + x_t[i]) + alpha * y_i)
@@ -105,23 +182,31 @@ def _forward(x, weight, step, y, z, spans, alpha, H, out, start, stop):
 @no_type_check
 @njit(**_OPTIONS)
 def _backward(
-    x, outputs, d_outputs, weight, step, y, last, spans, alpha, H,
-    d_x, d_y, d_z, d_weight, d_step, start, stop,
+    x, u, matrix, bias, outputs, d_outputs, moves, weight, step, y, last, spans, alpha, H,
+    d_x, d_y, d_z, d_sums, start, stop,
 ):  # fmt: skip
-    T, n = x.shape[0], stop - start
+    T, n = outputs.shape[0], stop - start
     w, g0, g = weight[start:stop].copy(), step[start:stop].copy(), step[start:stop].copy()
-    span = np.ones(n, x.dtype)
+    span, row, x_bar = np.ones(n, outputs.dtype), np.empty(n, outputs.dtype), np.empty(n, outputs.dtype)
     z = last[start:stop].copy()
     y_bar, z_bar = d_y[start:stop].copy(), d_z[start:stop].copy()
-    w_sum, g_sum = np.zeros(n, x.dtype), np.zeros(n, x.dtype)
+    sums = np.zeros((d_sums.shape[0], n), outputs.dtype)
+    w_sum, g_sum, b_sum = sums[0], sums[1], sums[2]
     for k in range(T):
         t = T - 1 - k
         if spans is not None:
+            _stretch(spans[t], H, start, stop, span)
             for i in range(n):
-                span[i] = spans[t, (start + i) // H]
                 g[i] = g0[i] * span[i]
+        x_t = row
+        if u is not None:
+            _project(u[t], matrix, bias, H, start, stop, row)
+        if x is not None:
+            x_t = x[t, start:stop]
+        if d_x is not None:
+            x_bar = d_x[t, start:stop]
         before = outputs[t - 1, start:stop] if t > 0 else y[start:stop]
-        x_t, out_bar, x_bar = x[t, start:stop], d_outputs[t, start:stop], d_x[t, start:stop]
+        out_bar = d_outputs[t * moves, start:stop]
         for i in range(n):
             y_i = before[i]
             value, slope = tanh_with_slope(w[i] * y_i + x_t[i])
@@ -131,18 +216,46 @@ def _backward(
             x_b = -g[i] * slope * z_b
             x_bar[i] = x_b
             w_sum[i] += x_b * y_i
+            b_sum[i] += x_b
             g_sum[i] += span[i] * (y_b * z[i] - z_b * force)
             z[i] += g[i] * force
             y_bar[i] = y_b + w[i] * x_b - g[i] * alpha * z_b
             z_bar[i] = z_b
+        if u is not None:
+            _collect(u[t], x_bar, H, start, stop, sums)
         if k % FLUSH == FLUSH - 1 or t == 0:
-            for i in range(n):
-                d_weight[start + i] += w_sum[i]
-                d_step[start + i] += g_sum[i]
-                w_sum[i] = 0
-                g_sum[i] = 0
+            d_sums[:, start:stop] += sums
+            sums[:] = 0
     d_y[start:stop] = y_bar
     d_z[start:stop] = z_bar
+
+
+def _drive(x: Tensor, input_map: InputMap | None, dtype: torch.dtype) -> tuple[Any, Any, Any, Any]:
+    """Give the drive's rows, or the raw input, the matrix by channels and the bias; what is not there is None."""
+    if input_map is None:
+        return _rows(x, dtype), None, None, None
+    matrix, bias = input_map
+    channels = matrix.detach().to(dtype).T.contiguous()
+    offset = channels.new_zeros(channels.shape[1]) if bias is None else bias.detach().to(dtype).contiguous()
+    return None, x.detach().to(dtype).contiguous().numpy(), channels.numpy(), offset.numpy()
+
+
+def _arriving(d_outputs: Tensor | None, count: int, dtype: torch.dtype) -> tuple[Any, int]:
+    """Give the gradient's rows and 1; or, where all steps share one row, that row and 0."""
+    if d_outputs is None:
+        return np.zeros((1, count), torch.empty((), dtype=dtype).numpy().dtype), 0
+    moves = int(d_outputs.stride(0) != 0 and d_outputs.shape[0] > 1)
+    return _rows(d_outputs if moves else d_outputs[:1], dtype), moves
+
+
+def _start(gradient: Tensor | None, like: Tensor) -> Tensor:
+    if gradient is None:
+        return torch.zeros(like.shape, dtype=like.dtype)
+    return gradient.detach().to(like.dtype).clone(memory_format=torch.contiguous_format)
+
+
+def _scalar(value: float, dtype: torch.dtype) -> Any:
+    return torch.tensor(value, dtype=dtype).numpy()[()]
 
 
 def _columns(B: int, weight: Tensor, step: Tensor, dtype: torch.dtype) -> tuple[Any, Any]:
