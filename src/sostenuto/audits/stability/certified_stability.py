@@ -1,0 +1,195 @@
+"""Certificates side by side with measurement: what is proved of a recurrence, and what it does on the data."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from sostenuto.audits.base import AuditResult
+from sostenuto.audits.stability.followed import Followed, Recurrence, follow
+from sostenuto.audits.stability.layer_fields import field_jacobians, own_places
+from sostenuto.audits.stability.visited import Visited, visit
+from sostenuto.checks import check_count
+from sostenuto.nn.base import Contract
+from sostenuto.nn.certificates import Certificate, discrete, refused
+from sostenuto.report.numbers import counted, number
+from sostenuto.results import Record
+from sostenuto.training.environment import environment
+
+KINDS = ("contraction", "lure", "discrete")
+METHOD = (
+    "Certificates from the weights alone; beside each the slowest contraction seen at steps of the data, in the "
+    "certificate's own norm: of the vector field's Jacobian, or of the step's for a discrete certificate."
+)
+
+
+@dataclass(frozen=True)
+class JudgedCertificate(Record):
+    """One layer's certificate and the slowest contraction rate measured in its norm; None where there is no field.
+
+    A measured rate is negative where nearby states part. Nothing measured may be slower than what is certified.
+    """
+
+    layer: int
+    certificate: Certificate
+    measured: float | None
+
+    @property
+    def contradicted(self) -> bool:
+        """Say whether the data show a slower rate than the certificate promises: never, unless something is broken."""
+        proved = self.certificate.rate if self.certificate.holds else None
+        if proved is None or self.measured is None:
+            return False
+        return self.measured < proved - 1e-7 * (1 + abs(proved))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CertifiedStability(AuditResult):
+    """All certificates of all layers beside measurement; ``certified`` is whether the map that is run is proved."""
+
+    judged: tuple[JudgedCertificate, ...]
+    looked_at: int
+
+    @property
+    def certified(self) -> bool:
+        """Say whether every layer's discrete map provably forgets its start under every input."""
+        steps = [one.certificate.holds for one in self.judged if one.certificate.kind == "discrete"]
+        return bool(steps) and all(steps)
+
+    @property
+    def contradicted(self) -> bool:
+        """Say whether any certificate is contradicted by the data."""
+        return any(one.contradicted for one in self.judged)
+
+    def summary(self) -> str:
+        """Say what is proved and what was seen."""
+        parts = [_sentence(one) for one in self.judged]
+        said = f"At {counted(self.looked_at, 'step')} of the data: {'; '.join(parts)}"
+        return f"{said}; a certificate is contradicted, please report it." if self.contradicted else f"{said}."
+
+    def plot(self, ax: Any) -> None:
+        """Draw the certified and the measured rate of each certificate."""
+        names = [f"{one.certificate.kind}\nlayer {one.layer + 1}" for one in self.judged]
+        places = np.arange(len(names))
+        proved = [one.certificate.rate or 0.0 if one.certificate.holds else 0.0 for one in self.judged]
+        ax.bar(places - 0.2, proved, 0.4, label="certified (0: none)")
+        ax.bar(places + 0.2, [one.measured or 0.0 for one in self.judged], 0.4, label="slowest measured")
+        ax.axhline(0.0, color="gray")
+        ax.set_xticks(places, names)
+        ax.set_xlabel("certificate")
+        ax.set_ylabel("rate of contraction")
+        ax.legend()
+
+
+def certified_stability(
+    model: Recurrence,
+    X: Any = None,  # noqa: N803
+    *,
+    points: int = 64,
+    start: Any = None,
+    steps: int | None = None,
+    lengths: Any = None,
+    seed: int = 0,
+) -> CertifiedStability:
+    """Ask every layer for its certificates and hold each against the Jacobians met along the data.
+
+    A certificate with the norm |δ|_P = √(δᵀPδ) and rate r says of every Jacobian J of the vector field that
+    PJ + JᵀP ≼ −2rP, and of every Jacobian of the step that JᵀPJ ≼ e^{−2r}P. The slowest rate measured is the largest r
+    for which all steps looked at fulfill that. In a stack each layer is judged as it reads the one below. Reference:
+    paper 001, proposition 1, as corrected in ``docs/errata.md`` (001.1 and 001.4).
+
+    Args:
+        model: a recurrent layer, a model that calls one once, or a function f(h, x) → h of one state and one input.
+        X: array ``(n, time, channel)``, ``(n, time)`` of one channel, or a list of ``(time, channel)``; None for a
+            function without input.
+        points: steps of the data at which Jacobians are looked at.
+        start: first state for a function, ``(state,)`` or ``(n, state)``.
+        steps: how many steps a function without input takes.
+        lengths: true length of each row of a padded array ``X``.
+        seed: for a model that draws random numbers.
+
+    >>> found = certified_stability(nn.GRU(1, 3), torch.zeros(1, 5, 1))
+    >>> found.certified, found.judged[0].certificate.reason
+    (False, 'not applicable: the form h ← Fh + Qσ(Wh + z) fails (GRU has another)')
+    """
+    check_count("points", points)
+    followed = follow(model, X, lengths=lengths, start=start, steps=steps, seed=seed)
+    seen = visit(followed, points)
+    judged = [
+        JudgedCertificate(level, _without_matrices(found), _measured(jacobians, found))
+        for level, found, jacobians in _questions(followed, seen)
+    ]
+    return CertifiedStability(
+        model=followed.model,
+        method=METHOD,
+        seed=seed,
+        settings={},
+        checksum=followed.checksum,
+        environment=environment(followed.device),
+        judged=tuple(judged),
+        looked_at=len(seen.before),
+    )
+
+
+def _questions(followed: Followed, seen: Visited) -> list[tuple[int, Certificate, Tensor | None]]:
+    """List every certificate with the Jacobians it speaks of."""
+    layer: Any = followed.map.layer
+    parts = zip(seen.before.split(16), seen.inputs.split(16), strict=True)
+    whole = torch.cat([followed.map.jacobian(h, x).detach() for h, x in parts])
+    if not isinstance(layer, Contract):
+        if not isinstance(layer, nn.RNN):
+            why = refused("discrete", "the form h ← Fh + Qσ(Wh + z)", f"{followed.map.name} has another")
+            return [(0, why, whole)]
+        hidden = layer.hidden_size
+        places = [torch.arange(level * hidden, (level + 1) * hidden) for level in range(layer.num_layers)]
+        return [(level, _plain_unit(layer, level), whole[:, own][:, :, own]) for level, own in enumerate(places)]
+    fields = field_jacobians(layer, seen)
+    found = []
+    for level in range(layer.num_layers):  # pyright: ignore[reportAttributeAccessIssue]
+        own = own_places(layer, level)
+        for kind in KINDS:
+            certificate = layer.certificate(kind, layer=level)
+            if kind == "discrete" and isinstance(layer, nn.RNN) and not certificate.holds:
+                certificate = _plain_unit(layer, level)
+            met = whole[:, own][:, :, own] if kind == "discrete" else fields.get(level)
+            found.append((level, certificate, met))
+    return found
+
+
+def _plain_unit(layer: nn.RNN, level: int) -> Certificate:
+    """Certify h ← σ(Wh + z): the map with F = 0 and Q = I."""
+    weight = getattr(layer, f"weight_hh_l{level}").detach()
+    return discrete(torch.zeros_like(weight), weight, str(layer.nonlinearity))
+
+
+def _measured(jacobians: Float[Tensor, "point n n"] | None, certificate: Certificate) -> float | None:
+    """Give the slowest contraction in the certificate's norm, or in the Euclidean one where it has none."""
+    if jacobians is None:
+        return None
+    if certificate.metric:
+        root = torch.linalg.cholesky(torch.tensor(certificate.metric, dtype=torch.float64)).mT
+        jacobians = torch.linalg.solve(root, root @ jacobians, left=False)
+    if certificate.kind == "discrete":
+        return -float(torch.linalg.matrix_norm(jacobians, 2).max().clamp_min(1e-300).log())
+    return -float(torch.linalg.eigvalsh((jacobians + jacobians.mT) / 2).max())
+
+
+def _without_matrices(certificate: Certificate) -> Certificate:
+    """Drop P and Λ from the record: a page needs the numbers, not the proof, which the layer gives again."""
+    return replace(certificate, metric=(), multipliers=())
+
+
+def _sentence(judged: JudgedCertificate) -> str:
+    found = judged.certificate
+    unit = "step" if found.kind == "discrete" else "unit of time"
+    name = {"contraction": "contraction", "lure": "Lur'e", "discrete": "discrete-step"}[found.kind]
+    head = f"layer {judged.layer + 1}, {name} certificate"
+    if found.holds:
+        rate = "" if found.rate is None else f" at rate {number(found.rate)} per {unit}"
+        said = f"{head} holds{rate}"
+    else:
+        said = f"{head} {found.reason}"
+    return said if judged.measured is None else f"{said}, slowest measured {number(judged.measured)}"

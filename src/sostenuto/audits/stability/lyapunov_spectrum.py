@@ -1,0 +1,204 @@
+"""Lyapunov exponents along data: how fast small changes of the state grow or fade, in every direction."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from sostenuto.audits.applicability import thinned
+from sostenuto.audits.base import AuditResult
+from sostenuto.audits.stability.followed import Followed, Recurrence, follow
+from sostenuto.checks import InputError, check_count, check_positive, require
+from sostenuto.report.numbers import counted, number
+from sostenuto.results import Numbers
+from sostenuto.training.environment import environment
+
+LEAST_STRETCH = 1e-300
+"""A direction that is lost within one step, as with units switched off, counts as shrunk by this factor."""
+METHOD = (
+    "An orthonormal frame is carried along by the Jacobian of the step map and made orthonormal again by QR after "
+    "every step; exponents are the mean logarithms of the diagonal of R, in float64."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LyapunovSpectrum(AuditResult):
+    """Exponents per unit of time, largest first, averaged over all counted steps of all sequences.
+
+    ``standard_error`` is that of the exponents over sequences, empty for a single one. ``kaplan_yorke`` is the
+    Kaplan–Yorke dimension, None where too few exponents were asked for to know it. ``history`` is the largest
+    exponent found so far after each of ``steps``.
+    """
+
+    exponents: Numbers
+    standard_error: Numbers
+    kaplan_yorke: float | None
+    state_size: int
+    count: int
+    counted_steps: int
+    step_time: float
+    steps: tuple[int, ...]
+    history: Numbers
+
+    @property
+    def largest(self) -> float:
+        """The largest exponent: small changes of the state behave like exp(largest · t)."""
+        return self.exponents[0]
+
+    @property
+    def verdict(self) -> str:
+        """``"contracting"``, ``"chaotic"`` or, within two standard errors of zero, ``"neutral"``."""
+        doubt = 2 * self.standard_error[0] if self.standard_error else 1e-6 * abs(self.exponents[-1])
+        if self.largest < -doubt:
+            return "contracting"
+        return "chaotic" if self.largest > doubt else "neutral"
+
+    def summary(self) -> str:
+        """Say whether nearby states part or meet, and how fast."""
+        spread = f" ± {number(self.standard_error[0], digits=2)}" if self.standard_error else ""
+        unit = "step" if self.step_time == 1 else "unit of time"
+        doing = {"contracting": "fade", "chaotic": "grow", "neutral": "neither grow nor fade"}[self.verdict]
+        said = (
+            f"Along the data small changes of the state {doing}: the largest of {len(self.exponents)} Lyapunov "
+            f"exponents is {number(self.largest)}{spread} per {unit}, over {counted(self.count, 'sequence')} and "
+            f"{counted(self.counted_steps, 'step')}"
+        )
+        if self.kaplan_yorke:
+            said += f"; the Kaplan–Yorke dimension is {number(self.kaplan_yorke)} of {self.state_size}"
+        return f"{said}."
+
+    def plot(self, ax: Any) -> None:
+        """Draw the exponents, largest first, and the line between growth and decay."""
+        places = np.arange(1, len(self.exponents) + 1)
+        ax.plot(places, self.exponents, marker="o", markersize=3)
+        ax.axhline(0.0, color="gray", linestyle="--")
+        ax.set_xlabel("number of the exponent")
+        ax.set_ylabel("Lyapunov exponent, per step" if self.step_time == 1 else "Lyapunov exponent, per unit of time")
+
+
+def lyapunov_spectrum(
+    model: Recurrence,
+    X: Any = None,  # noqa: N803
+    *,
+    count: int | None = None,
+    washout: int = 0,
+    step_time: float = 1.0,
+    start: Any = None,
+    steps: int | None = None,
+    lengths: Any = None,
+    seed: int = 0,
+    batch_size: int = 16,
+) -> LyapunovSpectrum:
+    """Measure the Lyapunov exponents λ₁ ≥ λ₂ ≥ … of a recurrence while it reads ``X``.
+
+    With J_n the Jacobian of the step map at step n and Q₀ orthonormal, J_n Q_{n−1} = Q_n R_n and
+    λᵢ = mean of log|(R_n)ᵢᵢ| / step_time (Benettin, Galgani, Giorgilli, Strelcyn 1980). The Kaplan–Yorke dimension is
+    j + (λ₁ + … + λ_j)/|λ_{j+1}| with the largest j for which the sum is not negative. For a linear recurrence the
+    exponents are log|eigenvalues|.
+
+    Args:
+        model: a recurrent layer, a model that calls one once, or a function f(h, x) → h of one state and one input.
+        X: array ``(n, time, channel)``, ``(n, time)`` of one channel, or a list of ``(time, channel)``; None for a
+            function without input.
+        count: how many of the largest exponents; all of them if left out.
+        washout: steps at the beginning that are not counted, for the frame and the state to settle.
+        step_time: duration of a step.
+        start: first state ``(state,)`` or ``(n, state)``; zero for a layer if left out.
+        steps: how many steps a function without input takes.
+        lengths: true length of each row of a padded array ``X``.
+        seed: of the first frame, and for a model that draws random numbers.
+        batch_size: sequences followed at once.
+
+    >>> matrix = torch.tensor([[0.9, 1.0], [0.0, 0.5]]).double()
+    >>> found = lyapunov_spectrum(lambda h, x: matrix @ h, start=[1.0, 1.0], steps=2000, washout=50)
+    >>> [round(value, 3) for value in found.exponents]  # log .9, log .5
+    [-0.105, -0.693]
+    """
+    check_count("washout", washout, least=0)
+    check_count("batch_size", batch_size)
+    check_positive("step_time", step_time)
+    followed = follow(model, X, lengths=lengths, start=start, steps=steps, seed=seed)
+    size = followed.map.state_size
+    columns = size if count is None else count
+    check_count("count", columns)
+    require(columns <= size, f"expected at most {size} exponents, one a dimension of the state", f"got {columns}")
+    long_enough = int(followed.lengths.min())
+    require(washout < long_enough, f"expected washout below {long_enough}, the shortest length", f"got {washout}")
+    sums, history = _carry(followed, columns, washout, seed, batch_size)
+    lengths_counted = (followed.lengths - washout).double()
+    each = sums / lengths_counted[:, None] / step_time
+    total = float(lengths_counted.sum())
+    mean, order = (sums.sum(0) / total / step_time).sort(descending=True)
+    error = each[:, order].std(0) / len(each) ** 0.5 if len(each) > 1 else each.new_zeros(0)
+    chosen = thinned(followed.num_steps - washout)
+    return LyapunovSpectrum(
+        model=followed.model,
+        method=METHOD,
+        seed=seed,
+        settings={"washout": washout, "batch_size": batch_size},
+        checksum=followed.checksum,
+        environment=environment(followed.device),
+        exponents=tuple(mean.tolist()),
+        standard_error=tuple(error.tolist()),
+        kaplan_yorke=kaplan_yorke(tuple(mean.tolist()), size),
+        state_size=size,
+        count=len(each),
+        counted_steps=int(total),
+        step_time=step_time,
+        steps=tuple(washout + step for step in chosen),
+        history=tuple((history[torch.tensor(chosen) - 1] / step_time).tolist()),
+    )
+
+
+def kaplan_yorke(exponents: Numbers, state_size: int) -> float | None:
+    """Give the Kaplan–Yorke dimension; None where the sum never turns negative among the exponents known.
+
+    >>> kaplan_yorke((1.0, 0.0, -2.0), 3), kaplan_yorke((-1.0, -2.0), 2), kaplan_yorke((1.0, 0.5), 3)
+    (2.5, 0.0, None)
+    """
+    total = 0.0
+    for place, exponent in enumerate(exponents):
+        if total + exponent < 0:
+            return place + total / abs(exponent)
+        total += exponent
+    return float(state_size) if len(exponents) == state_size else None
+
+
+def _carry(
+    followed: Followed, columns: int, washout: int, seed: int, batch_size: int
+) -> tuple[Float[Tensor, "batch column"], Float[Tensor, " time"]]:
+    """Sum the logarithms of every sequence's frame over its counted steps, and follow the mean largest one."""
+    size, longest = followed.map.state_size, followed.num_steps
+    generator = torch.Generator().manual_seed(seed)
+    first = torch.linalg.qr(torch.randn(size, columns, generator=generator, dtype=torch.float64)).Q
+    sums = torch.zeros(len(followed.inputs), columns, dtype=torch.float64)
+    growth, seen = torch.zeros(longest, dtype=torch.float64), torch.zeros(longest, dtype=torch.float64)
+    with torch.no_grad():
+        for begin in range(0, len(sums), batch_size):
+            rows = slice(begin, begin + batch_size)
+            h, inputs, lengths = followed.starts[rows], followed.inputs[rows], followed.lengths[rows]
+            frame = first.expand(len(h), -1, -1)
+            for step in range(int(lengths.max())):
+                alive = lengths > step
+                h, frame, logs = _advance(followed, h, frame, inputs[:, step], alive)
+                if step >= washout:
+                    sums[rows] += logs
+                    growth[step] += logs[:, 0].sum()
+                    seen[step] += alive.sum()
+    return sums, (growth[washout:].cumsum(0) / seen[washout:].cumsum(0))
+
+
+def _advance(followed: Followed, h: Tensor, frame: Tensor, x: Tensor, alive: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Take one step of states and frames; sequences that have ended stay where they are and add nothing."""
+    turned, stretch = torch.linalg.qr(followed.map.jacobian(h, x) @ frame)
+    moved = followed.map.advance(h, x)
+    if not bool(moved[alive].isfinite().all() and turned[alive].isfinite().all()):
+        raise InputError(
+            "expected finite states along the data, got overflow; use a smaller step or shorter sequences."
+        )
+    logs = stretch.diagonal(dim1=1, dim2=2).abs().clamp_min(LEAST_STRETCH).log()
+    kept = alive[:, None]
+    return torch.where(kept, moved, h), torch.where(kept[..., None], turned, frame), torch.where(kept, logs, 0.0)
