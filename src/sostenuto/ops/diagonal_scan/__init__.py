@@ -1,13 +1,16 @@
 """The scans of independent units, with a nonlinearity or a gate: check, choose a backend, apply."""
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from sostenuto.ops.activation import check_activation
 from sostenuto.ops.backend import choose_backend
+from sostenuto.ops.diagonal_scan.autograd import scan
 from sostenuto.ops.diagonal_scan.reference import diagonal_scan_reference, gated_scan_reference
+from sostenuto.ops.dispatch import in_forward_mode
 
-BACKENDS = ("auto", "reference")
+BACKENDS = ("auto", "reference", "cpu")
 
 
 def diagonal_scan(
@@ -28,14 +31,16 @@ def diagonal_scan(
     003, eq. (2)); the identity with w = 0 a diagonal linear recurrence. Every tensor is differentiable; ``activation``
     and ``threshold`` are those of `dense_scan`.
 
-    >>> import torch
     >>> one = torch.ones(2)
     >>> states, last = diagonal_scan(torch.zeros(5, 1, 2), torch.ones(1, 2), one, 0.5 * one, 0.0 * one)
     >>> states.shape, last.tolist()
     (torch.Size([5, 1, 2]), [[0.03125, 0.03125]])
     """
     check_activation(activation, threshold)
-    choose_backend(backend, start, built=())
+    chosen = choose_backend(backend, start, built=BACKENDS[2:])
+    if chosen != "reference" and not in_forward_mode(inputs, start, weight, linear, gain, threshold):
+        bend = torch.zeros_like(weight) if threshold is None else threshold
+        return scan(inputs, None, start, torch.stack([weight, linear, gain, bend]), activation)
     return diagonal_scan_reference(inputs, start, weight, linear, gain, activation=activation, threshold=threshold)
 
 
@@ -52,10 +57,12 @@ def gated_scan(
     ``inputs`` holds the gates' projected inputs a_t and ``candidates`` the values x̃_t. This is the state of the simple
     recurrent unit (Lei et al. 2018, eqs. (1) and (2)).
 
-    >>> import torch
     >>> zero = torch.zeros(3, 1, 1)
     >>> gated_scan(zero, zero, torch.ones(1, 1), torch.zeros(1))[0].flatten().tolist()
     [0.5, 0.25, 0.125]
     """
-    choose_backend(backend, start, built=())
+    chosen = choose_backend(backend, start, built=BACKENDS[2:])
+    if chosen != "reference" and not in_forward_mode(inputs, candidates, start, weight):
+        zero = torch.zeros_like(weight)
+        return scan(inputs, candidates, start, torch.stack([weight, zero, zero, zero]), "logistic")
     return gated_scan_reference(inputs, candidates, start, weight)
