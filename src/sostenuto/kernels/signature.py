@@ -14,7 +14,7 @@ from sostenuto.ops.signature_kernel import (
     signature_kernel_levels,
     signature_kernel_slopes,
 )
-from sostenuto.ops.signature_kernel.features import feature_kernel, feature_slopes
+from sostenuto.ops.signature_kernel.features import feature_diagonal, feature_kernel, feature_slopes
 from sostenuto.ops.signature_kernel.goursat import goursat_diagonal, goursat_kernel, goursat_slopes
 from sostenuto.ops.signature_levels import path_increments, signature_size
 
@@ -165,7 +165,7 @@ class Signature(SequenceKernel):
         if method == "goursat":
             return goursat_diagonal(increments)
         if method == "explicit":
-            own = torch.cat([feature_kernel(one[None], one[None], self._weights())[0] for one in increments])
+            own = feature_diagonal(increments, self._weights())
         else:
             own = self._weighted(signature_kernel_diagonal(increments, len(self._weights()) - 1))
         own = self._finite(own, increments, increments)

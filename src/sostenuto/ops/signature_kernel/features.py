@@ -20,6 +20,15 @@ def feature_kernel(
     return _products(rows, rows if right is left else weighted_features(right, weights)) + weights[0]
 
 
+def feature_diagonal(increments: Float[Tensor, "n S d"], weights: list[float]) -> Float[Tensor, " n"]:
+    """Give Σ_k w_k ⟨X^k, X^k⟩ of every path: a sum of squares, which loses no digits.
+
+    >>> feature_diagonal(torch.tensor([[[2.0]]], dtype=torch.float64), [1.0, 1.0, 4.0]).tolist()
+    [21.0]
+    """
+    return weighted_features(increments, weights).square().sum(-1) + weights[0]
+
+
 def feature_slopes(
     increments: Float[Tensor, "n S d"], weights: list[float], scaled: int
 ) -> tuple[Float[Tensor, "n n"], Float[Tensor, "n n"], Float[Tensor, "n n"]]:
