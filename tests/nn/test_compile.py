@@ -8,11 +8,11 @@ import torch
 from torch.nn.utils.rnn import pack_sequence
 from sostenuto.nn import LAYERS
 
-OPTIONS = {"stable": {"form": "dissipative"}, "indrnn": {"stacking": "dense"}, "lipschitz": {"integrator": "imex"}}
+OPTIONS = {"stable": {"form": "dissipative"}, "lipschitz": {"integrator": "imex"}}
 NAMES = ("lipschitz", "antisymmetric", "cornn", "residual", "stable", "exprnn", "indrnn", "sru")
 for name in NAMES:
     torch.compiler.reset()
-    layer = LAYERS[name](2, 3, num_layers=2, batch_first=True, **OPTIONS.get(name, {}))
+    layer = LAYERS[name](2, 3, batch_first=True, **OPTIONS.get(name, {}))
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
     x = torch.randn(2, 4, 2, requires_grad=True)
     tensors = [x, *layer.parameters()]

@@ -15,6 +15,11 @@ class TestStableRNN(LayerLaws):
     options = {"step_size": 0.3}
 
 
+class TestExactStableRNN(LayerLaws):
+    cls = StableRNN
+    options = {"step_size": 0.3, "activation": "identity", "integrator": "exact"}
+
+
 class TestDissipativeStableRNN(LayerLaws):
     cls = StableRNN
     options = {"step_size": 0.3, "form": "dissipative", "reparametrization": "inverse", "activation": "logistic"}
@@ -92,6 +97,37 @@ def test_a_linear_unit_contracts():
     assert layer.certificate("discrete").holds
 
 
+def test_the_exact_integrator_solves_the_equation():
+    """A held input: h(t + τ) = e^{wτ}h + (e^{wτ} − 1)/w·z, whatever the step; with the exp form LRU's exp(−exp θ)."""
+    options = {"activation": "identity", "reparametrization": "exp", "integrator": "exact", "dtype": F64}
+    layer = StableRNN(3, 5, step_size=20.0, **options)
+    decay = torch.exp(-20.0 * (1e-3 + torch.exp(layer.free_weight("weight_hh", 0, False))))
+
+    def step(u, h):
+        z = u @ layer.weight_ih_l0.T + layer.bias_ih_l0
+        return (decay * h + (decay - 1) / layer.weight_hh_l0 * z,)
+
+    assert_same(layer, torch.randn(9, 2, 3, dtype=F64), step)
+    assert layer.backend_used == "scan"
+    assert layer.certificate("discrete").holds
+    assert not StableRNN(3, 5, step_size=20.0, activation="identity").certificate("discrete").holds
+    x, spans = torch.randn(4, 2, 3, dtype=F64), torch.full((4, 2), 0.5, dtype=F64)
+    halves = layer(x.repeat_interleave(2, 0), timespans=spans.repeat_interleave(2, 0))[0][1::2]
+    torch.testing.assert_close(halves, layer(x)[0])
+
+
+def test_the_exact_step_has_its_limit_at_zero():
+    layer = StableRNN(1, 3, activation="identity", reparametrization="direct", integrator="exact", dtype=F64)
+    with torch.no_grad():
+        layer.free_weight("weight_hh", 0, False).copy_(torch.tensor([0.0, 1e-6, -1e-3]))
+    x = torch.ones(50, 1, 1, dtype=F64)
+    euler = StableRNN(1, 3, activation="identity", reparametrization="direct", dtype=F64)
+    euler.load_state_dict(layer.state_dict())
+    torch.testing.assert_close(layer(x)[0], euler(x)[0], rtol=1e-3, atol=0)
+    layer(x)[0].sum().backward()
+    assert torch.isfinite(layer.free_weight("weight_hh", 0, False).grad).all()
+
+
 def test_parameters():
     assert count(StableRNN(3, 10)) == 10 * (3 + 2)
     for form in ("symmetric", "dissipative"):
@@ -99,6 +135,12 @@ def test_parameters():
 
 
 def test_bad_options_are_refused():
-    for options in ({"step_size": 0.0}, {"activation": "gelu"}, {"form": "x"}, {"reparametrization": "x"}):
+    for options in (
+        {"step_size": 0.0},
+        {"activation": "gelu"},
+        {"form": "x"},
+        {"reparametrization": "x"},
+        {"integrator": "exact"},
+    ):
         with pytest.raises(InputError, match=next(iter(options))):
             StableRNN(1, 2, **options)

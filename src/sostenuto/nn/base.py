@@ -188,7 +188,7 @@ class RecurrentLayer(Contract, nn.Module, ABC):
         """Give the parameter that is trained: the free one behind a constrained weight, else the weight itself."""
         full = weight_name(name, layer, reverse)
         if parametrize.is_parametrized(self, full):
-            return self.parametrizations[full].original  # pyright: ignore[reportArgumentType, reportAttributeAccessIssue]
+            return self.parametrizations[full].original  # pyright: ignore[reportIndexIssue, reportArgumentType, reportAttributeAccessIssue]
         return getattr(self, full)
 
     def cells(self) -> list[tuple[int, bool]]:

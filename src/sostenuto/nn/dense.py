@@ -52,8 +52,8 @@ class DenseLayer(FusedLayer):
     activation: str = "tanh"
     integrator: str = "euler"
     precision: str = "exact"
-    step_size: Any = None
-    """The step of the integrator, a number; None where it is 1/T of each sequence."""
+    step_size: Any
+    """The step of the integrator, a number; None where it is 1/T of each sequence. A discrete map has none."""
 
     @abstractmethod
     def discrete_map(self, layer: int = 0, *, reverse: bool = False) -> DenseMap:
@@ -123,8 +123,8 @@ class DenseLayer(FusedLayer):
         discrete = kind.startswith("discrete")
         if discrete and self.step_size is None:
             return refused(kind, "a step_size", "1/T of each sequence")
-        if discrete and (not self.fused or self.integrator not in ("euler", "imex")):
-            return refused(kind, "an Euler or IMEX step", self.integrator)
+        if discrete and (not self.fused or (kind != "discrete" and self.integrator != "euler")):
+            return refused(kind, "a step that is one fused map", f"the integrator {self.integrator!r}")
         if kind == "discrete":
             linear, weight, gain = self.discrete_map(layer, reverse=reverse).full()
             return certificates.discrete(linear, weight, self.activation, Q=gain)

@@ -4,13 +4,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from sostenuto.checks import check_choice, check_positive
+from sostenuto.checks import check_choice, check_positive, require
 from sostenuto.constraints.stable import FORMS, REPARAMETRIZATIONS, Stable
 from sostenuto.nn.dense import ACTIVATIONS, DenseLayer, DenseMap, Rate, Sector
 from sostenuto.nn.fused import check_backend
 from sostenuto.ops.activation import activate
 from sostenuto.ops.dense_scan import PRECISIONS
 from sostenuto.ops.diagonal_scan import diagonal_scan
+from sostenuto.ops.step_scan import Step
 
 
 class StableRNN(DenseLayer):
@@ -19,6 +20,10 @@ class StableRNN(DenseLayer):
     Vector field: dh/dt = σ(W h + U u + b), W = −diag f(θ), −f(S) or −f(S) + (M − Mᵀ)/2 with S = (M + Mᵀ)/2, as
     `Stable` makes it. Discrete map, Euler: h ← h + ε σ(W h + U u_t + b). Reference: paper 003, eqs. (1) and (16), with
     the forms of ``docs/errata.md`` (003.4), where the printed −e^M fails.
+
+    With ``integrator="exact"``, for independent linear units, the map is the solution itself, the input held through
+    the step: h ← e^{εw} ⊙ h + (e^{εw} − 1)/w ⊙ (U u_t + b), which decays for every ε; with ``"exp"`` e^{εw} is the
+    exp(−exp θ) of the linear recurrent unit (Orvieto et al. 2023), in real numbers.
 
     `certificate`: W is Hurwitz, and W + Wᵀ ≺ 0, in every form but ``direct``, so ``settling`` (rest under a constant
     input) holds for the differential equation whatever the parameters; ``discrete settling`` tests the map run, which
@@ -36,6 +41,7 @@ class StableRNN(DenseLayer):
         reparametrization: f: ``"softplus"``, ``"exp"``, ``"inverse"``, or ``"direct"``, W = M, **not constrained**.
         form: ``"diagonal"`` (W is a vector and units are independent), ``"symmetric"`` or ``"dissipative"``.
         step_size: ε > 0.
+        integrator: ``"euler"``, or ``"exact"`` with the diagonal form and the identity.
         backend: ``"auto"``, ``"reference"``, ``"cpu"`` or ``"gpu"``.
         precision: ``"exact"``, or ``"tf32"`` for rounded products on a GPU.
         device: as in torch.
@@ -65,6 +71,7 @@ class StableRNN(DenseLayer):
         reparametrization: str = "softplus",
         form: str = "diagonal",
         step_size: float = 0.1,
+        integrator: str = "euler",
         backend: str = "auto",
         precision: str = "exact",
         device: torch.device | str | None = None,
@@ -75,7 +82,14 @@ class StableRNN(DenseLayer):
         check_choice("form", form, FORMS)
         check_choice("precision", precision, PRECISIONS)
         check_positive("step_size", step_size)
-        self.activation, self.step_size = activation, float(step_size)
+        check_choice("integrator", integrator, ("euler", "exact"))
+        linear = form == "diagonal" and activation == "identity"
+        require(
+            integrator == "euler" or linear,
+            "expected form='diagonal' and activation='identity' with integrator='exact'",
+            f"got {form!r} and {activation!r}",
+        )
+        self.activation, self.step_size, self.integrator = activation, float(step_size), integrator
         self.reparametrization, self.form = reparametrization, form
         self.backend, self.precision = check_backend(backend), precision
         super().__init__(
@@ -104,8 +118,11 @@ class StableRNN(DenseLayer):
                     self.weight("bias_ih", *cell).zero_()
 
     def discrete_map(self, layer: int = 0, *, reverse: bool = False) -> DenseMap:
-        """Give the residual step: P = I, Q = εI, and W as a matrix."""
+        """Give the residual step, P = I, Q = εI, and W as a matrix; or the exact one, P = e^{εW}, W = 0."""
         weight = self.weight("weight_hh", layer, reverse)
+        if self.integrator == "exact":
+            decay, gain = _exact(weight, self.step_size)
+            return DenseMap(torch.diag(torch.zeros_like(weight)), torch.diag(decay), torch.diag(gain))
         matrix = torch.diag(weight) if self.form == "diagonal" else weight
         return DenseMap(matrix, weight.new_ones(1, 1), weight.new_full((1,), self.step_size))
 
@@ -117,12 +134,16 @@ class StableRNN(DenseLayer):
             return super().trajectory(layer, reverse, drive, start)
         weight = self.weight("weight_hh", layer, reverse)
         linear, gain = torch.ones_like(weight), torch.full_like(weight, self.step_size)
+        if self.integrator == "exact":
+            linear, gain = _exact(weight, self.step_size)
+            weight = torch.zeros_like(weight)
         states, _ = diagonal_scan(drive, start, weight, linear, gain, activation=self.activation, backend=self.backend)
         return states
 
     def sector(self, layer: int = 0, *, reverse: bool = False) -> Sector | str:
         """Give A = 0 and W as a matrix."""
-        matrix = self.discrete_map(layer, reverse=reverse).weight
+        weight = self.weight("weight_hh", layer, reverse)
+        matrix = torch.diag(weight) if self.form == "diagonal" else weight
         return Sector(torch.zeros_like(matrix), matrix)
 
     def rate(self, layer: int, reverse: bool) -> Rate:
@@ -132,7 +153,28 @@ class StableRNN(DenseLayer):
             return lambda drive, h: activate(weight * h + drive, self.activation)
         return lambda drive, h: activate(h @ weight.mT + drive, self.activation)
 
+    def advance(self, layer: int, reverse: bool) -> Step:
+        """Step by Euler's method, or exactly, over each sequence's own span."""
+        if self.integrator == "euler":
+            return super().advance(layer, reverse)
+        weight = self.weight("weight_hh", layer, reverse)
+
+        def step(x_t: Tensor, now: tuple[Tensor, ...], span: Tensor | float) -> tuple[Tensor, ...]:
+            decay, gain = _exact(weight, self.step_size * span)
+            return (decay * now[0] + gain * x_t,)
+
+        return step
+
     def extra_repr(self) -> str:
         """Show the unit's settings too."""
-        names = ("activation", "reparametrization", "form", "step_size")
+        names = ("activation", "reparametrization", "form", "step_size", "integrator")
         return ", ".join([super().extra_repr(), *(f"{name}={getattr(self, name)}" for name in names)])
+
+
+def _exact(weight: Float[Tensor, " H"], span: Float[Tensor, "B 1"] | float) -> tuple[Tensor, Tensor]:
+    """Solve h′ = w h + z over a span τ: e^{wτ}, and (e^{wτ} − 1)/w, which is τ at w = 0."""
+    turned = weight * span
+    near = turned.abs() < torch.finfo(turned.dtype).eps ** 0.25
+    small, other = torch.where(near, turned, 0), torch.where(near, 1, turned)
+    share = torch.where(near, 1 + small / 2 * (1 + small / 3 * (1 + small / 4)), torch.expm1(other) / other)
+    return torch.exp(turned), span * share
