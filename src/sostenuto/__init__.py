@@ -11,9 +11,15 @@ from sostenuto.version import __version__
 if TYPE_CHECKING:
     from sostenuto import audits, datasets, kernels, nn, theory
     from sostenuto.estimators.classifier import RecurrentClassifier
+    from sostenuto.estimators.nystroem_rntk import NystroemRNTK
     from sostenuto.estimators.regressor import RecurrentRegressor
+    from sostenuto.estimators.rntk_classifier import RNTKClassifier
+    from sostenuto.estimators.rntk_regressor import RNTKRegressor
 
 __all__ = [
+    "NystroemRNTK",
+    "RNTKClassifier",
+    "RNTKRegressor",
     "RecurrentClassifier",
     "RecurrentRegressor",
     "__version__",
@@ -25,6 +31,9 @@ __all__ = [
 ]
 
 _HOMES = {
+    "NystroemRNTK": "sostenuto.estimators.nystroem_rntk",
+    "RNTKClassifier": "sostenuto.estimators.rntk_classifier",
+    "RNTKRegressor": "sostenuto.estimators.rntk_regressor",
     "RecurrentClassifier": "sostenuto.estimators.classifier",
     "RecurrentRegressor": "sostenuto.estimators.regressor",
 }

@@ -128,6 +128,28 @@ class BaselineScore(Record):
 
 
 @dataclass(frozen=True)
+class KernelSummary(Record):
+    """What a fitted kernel looks like on the training part.
+
+    ``picture`` is the Gram matrix over √(k(x,x) k(y,y)), of up to 120 sequences sorted by ``groups`` (their classes);
+    ``eigenvalues`` fall; ``alignment`` is the cosine with the labels. ``sensitivities`` holds s(t) on evenly spaced
+    points of time for each of ``sigmas`` (values of σ_w), ``spreads`` its standard deviation over its mean, and
+    ``suggestion`` the σ_w of the least spread.
+    """
+
+    kernel: str
+    picture: tuple[Numbers, ...]
+    groups: tuple[int, ...]
+    eigenvalues: Numbers
+    alignment: float
+    sigma_w: float
+    sigmas: Numbers
+    sensitivities: tuple[Numbers, ...]
+    spreads: Numbers
+    suggestion: float
+
+
+@dataclass(frozen=True)
 class FitResult(Record):
     """Everything a training run has to say; the report is made from it alone."""
 

@@ -8,6 +8,7 @@ import typer
 from sostenuto.cli import data
 from sostenuto.cli.bench import bench
 from sostenuto.cli.fit import fit
+from sostenuto.cli.gram import gram
 from sostenuto.cli.predict import predict
 from sostenuto.cli.tune import tune
 from sostenuto.version import __version__
@@ -21,6 +22,7 @@ app = typer.Typer(
 app.command()(fit)
 app.command()(predict)
 app.command()(tune)
+app.command()(gram)
 app.command()(bench)
 app.add_typer(data.app, name="data")
 

@@ -27,6 +27,9 @@ from sostenuto.cli.options import (
 )
 from sostenuto.cli.tables import table
 
+KERNEL_MODEL = "rntk"
+"""The model that is no layer: a kernel machine on the recurrent NTK."""
+
 if TYPE_CHECKING:
     from sostenuto.data.dataset import Dataset
     from sostenuto.results import FitResult
@@ -146,6 +149,10 @@ def fit(
     def make_folder() -> Path:
         return create_folder(out or _free_folder(dataset.name, settings.model.layer), overwrite=overwrite)
 
+    if settings.model.layer == KERNEL_MODEL:
+        given = [name for name, value in (("probe", probe), ("device", device != "auto")) if value]
+        _fit_kernel(dataset, settings, resume or make_folder(), given, as_json=as_json, quiet=quiet)
+        return
     folder = resume if resume is not None else main_decides(make_folder, device)
     result = run(
         dataset,
@@ -177,7 +184,11 @@ def _new_settings(
     data = absolute(overlaid(base.data, {"checksum": "", **said["data"]}))
     dataset = open_dataset(data, data_dir=data_dir, seed=said["training"].get("seed", base.training.seed))
     layer = said["model"].get("layer", base.model.layer)
-    check_choice("model", layer, LAYERS)
+    if layer == KERNEL_MODEL:
+        from sostenuto.estimators.kernel_run import kernel_config
+
+        return kernel_config(base, data, said), dataset
+    check_choice("model", layer, (*LAYERS, KERNEL_MODEL))
     if start is not None and layer == start.model.layer:
         model = replace(start.model, options={**start.model.options, **said["options"]})
     else:
@@ -186,6 +197,26 @@ def _new_settings(
     recipe = recipes.training_config(layer, task_of(dataset.train), training_count(dataset, data), **batch)
     training = overlaid(start.training if start is not None else recipe, said["training"])
     return RunConfig(data, overlaid(model, said["model"]), training), dataset
+
+
+def _fit_kernel(
+    dataset: "Dataset", settings: "RunConfig", folder: Path, given: list[str], *, as_json: bool, quiet: bool
+) -> None:
+    """Fit the kernel machine instead of a trained network; the folder and the page are of the same kind."""
+    from sostenuto.checks import require, shown
+    from sostenuto.estimators.kernel_run import run_kernel
+    from sostenuto.report.contents.kernel import kernel_section
+    from sostenuto.report.page import save
+
+    require(
+        not given or given == ["device"],
+        f"expected options that {KERNEL_MODEL} has",
+        f"got {shown(given)}",
+        "leave it out",
+    )
+    result, summary = run_kernel(dataset, settings, folder, progress=not quiet and not as_json)
+    report = save(result, folder / "report.html", sections=(kernel_section(summary, result.data.classes),))
+    print(json.dumps(_summary(result, report), allow_nan=False) if as_json else _table(result, report))
 
 
 def _free_folder(data: str, model: str) -> Path:
@@ -218,7 +249,11 @@ def _table(result: "FitResult", report: Path) -> str:
         ("model", f"{result.model}, {result.num_parameters:,} parameters"),
         (f"{result.evaluated_on} {result.metric}", f"{result.score:.4f}"),
         *((f"  {baseline.name}", f"{baseline.score:.4f}") for baseline in result.baselines),
-        ("training", f"{len(result.curve.epochs)} epochs in {result.seconds:.1f} s"),
+        ("training", f"{_epochs(result)}{result.seconds:.1f} s"),
         ("report", report),
     ]
     return table(rows)
+
+
+def _epochs(result: "FitResult") -> str:
+    return f"{len(result.curve.epochs)} epochs in " if result.curve.epochs else ""

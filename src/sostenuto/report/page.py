@@ -31,7 +31,10 @@ def render(result: FitResult, *, sections: Sequence[Section] = ()) -> str:
 
     The same result gives the same page, byte for byte.
     """
-    own = [comparison_section(result), data_section(result.data), learning_section(result.curve)]
+    own = [comparison_section(result), data_section(result.data)]
+    if result.curve.epochs or not sections:
+        # A kernel machine has no epochs, and sections of its own that say how it was fitted.
+        own.append(learning_section(result.curve))
     if result.classification is not None:
         own.append(classification_section(result.classification))
     if result.regression is not None:

@@ -82,10 +82,11 @@ def _shade(axes: Axes, confusion: np.ndarray) -> None:
             rows, columns = np.nonzero(cells & (level == step))
             if rows.size:
                 opacity = faintest + (1 - faintest) * step / _LEVELS
-                axes.add_patch(PathPatch(_squares(rows, columns), facecolor=color, linewidth=0, alpha=opacity))
+                axes.add_patch(PathPatch(squares(rows, columns), facecolor=color, linewidth=0, alpha=opacity))
 
 
-def _squares(rows: np.ndarray, columns: np.ndarray) -> Path:
+def squares(rows: np.ndarray, columns: np.ndarray) -> Path:
+    """Return one path around the cells at ``rows`` and ``columns``."""
     corners = np.array([(-0.5, -0.5), (0.5, -0.5), (0.5, 0.5), (-0.5, 0.5), (-0.5, -0.5)])
     centers = np.stack([columns, rows], axis=1).astype(float)
     vertices = (centers[:, None, :] + corners[None]).reshape(-1, 2)

@@ -1,0 +1,96 @@
+"""``sostenuto gram``: the Gram matrix of a data set, on this machine or on a cluster."""
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sostenuto.cli.errors import guarded
+from sostenuto.cli.options import (
+    DataDirOption,
+    JsonOption,
+    LayoutOption,
+    QuietOption,
+    SeriesOption,
+    TargetOption,
+    TaskOption,
+    TimeOption,
+    named_values,
+)
+from sostenuto.cli.tables import table
+
+
+@guarded
+def gram(
+    data: Annotated[str, typer.Argument(metavar="DATA", help="A file or a data-set name; its training part is used.")],
+    out: Annotated[Path, typer.Option(help="Where to write the matrix: a path ending in .zarr or .npy.")],
+    kernel: Annotated[str, typer.Option(help="rntk or rbf.")] = "rntk",
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option", "-o", metavar="NAME=VALUE", help="An option of the kernel, e.g. -o sigma_w=1.4. Repeatable."
+        ),
+    ] = None,
+    scheduler: Annotated[str, typer.Option(help="Address of a dask scheduler; this machine if left out.")] = "",
+    part: Annotated[str, typer.Option(help="train, test, or cross for test against train.")] = "train",
+    unit_norm: Annotated[bool, typer.Option(help="Scale each sequence to norm 1.")] = True,
+    tile_size: Annotated[int, typer.Option(help="Sequences on a side of a tile.")] = 512,
+    task: TaskOption = "",
+    layout: LayoutOption = "btc",
+    target: TargetOption = "",
+    series: SeriesOption = "",
+    time_column: TimeOption = "",
+    data_dir: DataDirOption = None,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Compute a Gram matrix tile by tile; the same call after a crash goes on where it was."""
+    from sostenuto.checks import check_choice, require
+    from sostenuto.estimators.kernel_base import unit_norm as scaled
+    from sostenuto.kernels.gram import connect
+    from sostenuto.kernels.gram import gram as compute
+    from sostenuto.training.config import DataConfig
+    from sostenuto.training.data import open_dataset
+
+    check_choice("part", part, ("train", "test", "cross"))
+    settings = DataConfig(source=data, task=task, layout=layout, target=target, series=series, time=time_column)
+    dataset = open_dataset(settings, data_dir=data_dir)
+    require(part == "train" or dataset.test is not None, "expected a test part", f"got none in {dataset.name}")
+
+    def sequences(which: Any) -> list[Any]:
+        require(not which.is_tokens, "expected channels of numbers", "got tokens", "choose another data set")
+        return [scaled(one.astype(float)) for one in which.sequences] if unit_norm else list(which.sequences)
+
+    left = sequences(dataset.train if part == "train" else dataset.test)
+    right = sequences(dataset.train) if part == "cross" else None
+    begun = time.perf_counter()
+    client = connect(scheduler) if scheduler else None
+    try:
+        matrix = compute(
+            _kernel(kernel, named_values(option)),
+            left,
+            right,
+            client=client,
+            out=out,
+            progress=not quiet and not as_json,
+            tile_size=tile_size,
+        )
+    finally:
+        if client is not None:
+            client.close()
+    facts = {"matrix": str(out), "shape": list(matrix.shape), "seconds": round(time.perf_counter() - begun, 3)}
+    print(json.dumps(facts) if as_json else table([(name, str(value)) for name, value in facts.items()]))
+
+
+def _kernel(name: str, options: dict[str, Any]) -> Any:
+    from sostenuto.checks import InputError, check_choice
+    from sostenuto.kernels import RBF, RecurrentNTK
+
+    known: dict[str, Any] = {"rntk": RecurrentNTK, "rbf": RBF}
+    check_choice("kernel", name, known)
+    try:
+        return known[name](**options)
+    except TypeError as error:
+        raise InputError(f"expected options of {known[name].__name__}, got {error}.") from error

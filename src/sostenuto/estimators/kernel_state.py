@@ -1,0 +1,119 @@
+"""A fitted kernel estimator as one safetensors file: sequences, coefficients and JSON, nothing to execute."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+
+from sostenuto.checks import FileFormatError, InputError, require
+from sostenuto.data.files.atomic import write_atomically
+from sostenuto.estimators.settings import plain
+from sostenuto.kernels.gram.packed import PackedSequences
+from sostenuto.kernels.recurrent_ntk import RecurrentNTK
+from sostenuto.types import PathLike
+from sostenuto.version import __version__
+
+FORMAT = "sostenuto-kernel-1"
+_HEADER = "sostenuto"
+_LABELS = ("classes_", "feature_names_in_")
+
+
+def save_kernel_estimator(estimator: Any, path: PathLike, notes: dict[str, Any] | None = None) -> None:
+    """Write a fitted estimator; ``notes`` are further values of JSON that travel with it."""
+    write_atomically(path, pack(estimator, notes))
+
+
+def load_kernel_estimator(classes: dict[str, Any], path: PathLike) -> tuple[Any, dict[str, Any]]:
+    """Read what was saved, as the one of ``classes`` (by name) that wrote it; return it and the notes."""
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise FileFormatError(path, "expected a saved estimator", f"got {error.strerror}", "save one first") from error
+    return unpack(classes, content, path)
+
+
+def pack(estimator: Any, notes: dict[str, Any] | None = None) -> bytes:
+    """Lay an estimator out as bytes; the same one gives the same bytes."""
+    parameters = estimator.get_params(deep=False)
+    if hasattr(parameters["random_state"], "randint"):
+        parameters["random_state"] = estimator.seed_
+    fitted = {name: value for name, value in vars(estimator).items() if name.endswith("_") and name not in _LABELS}
+    tensors: dict[str, np.ndarray] = {}
+    values: dict[str, Any] = {}
+    for name, value in fitted.items():
+        if isinstance(value, PackedSequences):
+            tensors[f"{name}.values"], tensors[f"{name}.borders"] = value.values, value.borders
+        elif isinstance(value, np.ndarray):
+            tensors[name] = value
+        elif isinstance(value, RecurrentNTK):
+            values[name] = {"kernel": plain(value.get_params(), name)}
+        else:
+            values[name] = plain(value, name)
+    header = json.dumps(
+        {
+            "format": FORMAT,
+            "version": __version__,
+            "class": type(estimator).__name__,
+            "parameters": plain(parameters, "parameters"),
+            "values": values,
+            "labels": {name: _listed(getattr(estimator, name)) for name in _LABELS if hasattr(estimator, name)},
+            "notes": notes or {},
+        },
+        sort_keys=True,
+    )
+    arrays = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in sorted(tensors.items())}
+    return save(arrays, metadata={_HEADER: json.dumps({"header": header, "sha256": _digest(header, arrays)})})
+
+
+def unpack(classes: dict[str, Any], content: bytes, origin: PathLike) -> tuple[Any, dict[str, Any]]:
+    """Read what `pack` laid out; what is altered, damaged or of another class is refused."""
+    try:
+        size = int.from_bytes(content[:8], "little")
+        envelope = json.loads(json.loads(content[8 : 8 + size])["__metadata__"][_HEADER])
+        header, arrays = envelope["header"], load(content)
+        whole = envelope.get("sha256") == _digest(header, arrays)
+        require(whole, "expected the content that was written", "got altered bytes")
+        texts = json.loads(header)
+        require(texts["format"] == FORMAT, f"expected a file of format {FORMAT}", f"got {texts['format']!r}")
+        name = texts["class"]
+        if name in classes:
+            return _restored(classes[name](), texts, {key: value.numpy() for key, value in arrays.items()})
+    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise FileFormatError(
+            origin, "expected a kernel estimator written by sostenuto", f"got another ({str(error).rstrip('.')})"
+        ) from error
+    raise InputError(f"{origin}: expected a {' or '.join(classes)}, got a {name}; load it with {name}.load.")
+
+
+def _restored(estimator: Any, texts: dict[str, Any], arrays: dict[str, np.ndarray]) -> tuple[Any, dict[str, Any]]:
+    estimator.set_params(**texts["parameters"])
+    fitted = vars(estimator)
+    for name, value in texts["values"].items():
+        is_kernel = isinstance(value, dict) and set(value) == {"kernel"}
+        fitted[name] = RecurrentNTK(**value["kernel"]) if is_kernel else value
+    for name, array in arrays.items():
+        stem, _, part = name.partition(".")
+        if part == "values":
+            fitted[stem] = PackedSequences(array, arrays[f"{stem}.borders"])
+        elif not part:
+            fitted[name] = array
+    for name, (kind, values) in texts["labels"].items():
+        fitted[name] = np.asarray(values, dtype=np.dtype(kind))
+    return estimator, texts["notes"]
+
+
+def _listed(array: np.ndarray) -> tuple[str, list[Any]]:
+    return array.dtype.str, plain(array, "classes")
+
+
+def _digest(header: str, arrays: dict[str, torch.Tensor]) -> str:
+    digest = hashlib.sha256(header.encode())
+    for name in sorted(arrays):
+        digest.update(f"{name} {arrays[name].dtype} {tuple(arrays[name].shape)}".encode())
+        digest.update(arrays[name].contiguous().view(-1).numpy().tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,110 @@
+"""What the kernel sees: the matrix, its spectrum, its fit to the labels, and the steps it looks at."""
+
+import numpy as np
+
+from sostenuto.report.figures.kernel import eigenvalue_decay, gram_picture, sensitivity_curves
+from sostenuto.report.numbers import count, number, percent
+from sostenuto.report.section import Card, Cards, Columns, Figures, LegendItem, Part, Picture, Prose, Section
+from sostenuto.results import KernelSummary
+
+_FLAT = 0.01
+"""A gain in evenness below this is not worth a suggestion."""
+
+
+def kernel_section(summary: KernelSummary, classes: tuple[str, ...] = ()) -> Section:
+    """Return the section on a kernel, for a page made with `sostenuto.report.page.save`."""
+    many = directions_for(summary.eigenvalues)
+    cards = Cards(
+        (
+            Card(
+                "kernel alignment", number(summary.alignment, digits=3), "1: the kernel alone tells the targets apart"
+            ),
+            Card("effective rank", number(effective_rank(summary.eigenvalues), digits=3), "(Σλ)² / Σλ²"),
+            Card("directions for 95 %", count(many), f"of {count(len(summary.eigenvalues))} hold 95 % of Σλ"),
+        )
+    )
+    return Section(
+        "What the kernel sees",
+        "kernel",
+        (
+            Prose(f"The kernel is {summary.kernel}, fitted on {count(len(summary.eigenvalues))} training sequences."),
+            cards,
+            Columns((_matrix(summary, classes),), (*_spectrum(summary), *_sensitivity(summary))),
+        ),
+        short_title="Kernel",
+    )
+
+
+def effective_rank(eigenvalues: tuple[float, ...]) -> float:
+    """Return (Σλ)² / Σλ²: how many directions a kernel spreads over.
+
+    >>> effective_rank((2.0, 2.0, 0.0))
+    2.0
+    """
+    values = np.asarray(eigenvalues)
+    squares = float((values**2).sum())
+    return float(values.sum() ** 2 / squares) if squares > 0 else 0.0
+
+
+def directions_for(eigenvalues: tuple[float, ...], share: float = 0.95) -> int:
+    """Count the largest eigenvalues that make up ``share`` of the sum.
+
+    >>> directions_for((90.0, 6.0, 4.0))
+    2
+    """
+    values = np.cumsum(np.asarray(eigenvalues))
+    return int(np.searchsorted(values, share * values[-1]) + 1) if values.size and values[-1] > 0 else 0
+
+
+def _matrix(summary: KernelSummary, classes: tuple[str, ...]) -> Figures:
+    shown, every = len(summary.picture), len(summary.eigenvalues)
+    sorting = f"sorted by class ({', '.join(classes)})" if 0 < len(classes) <= 12 else "sorted by class"
+    sorting = sorting if summary.groups else "sorted by target"
+    of_all = f"{count(shown)} of {count(every)} training sequences" if shown < every else f"{count(every)} sequences"
+    caption = (
+        f"k(x, y) over the root of k(x, x) k(y, y) for {of_all}, {sorting}. Blue pairs are more alike than most, "
+        "orange pairs less. Blue squares along the diagonal are classes that the kernel tells apart by itself."
+    )
+    told = f"The Gram matrix of {of_all}, {sorting}; its alignment with the targets is {number(summary.alignment)}."
+    return Figures((Picture(gram_picture(summary), told, "The Gram matrix"),), caption)
+
+
+def _spectrum(summary: KernelSummary) -> tuple[Part, ...]:
+    figure = eigenvalue_decay(summary)
+    if figure is None:
+        return (Prose("Every value of the kernel is 0, so there is no spectrum to draw."),)
+    values = np.asarray(summary.eigenvalues)
+    told = f"The largest eigenvalue holds {percent(float(values[0] / values.sum()))} of the sum."
+    caption = f"Eigenvalues of the Gram matrix over the largest. {told} The faster they fall, the fewer data suffice."
+    return (
+        Figures((Picture(figure, f"Decay of {count(len(values))} eigenvalues. {told}", "Eigenvalue decay"),), caption),
+    )
+
+
+def _sensitivity(summary: KernelSummary) -> tuple[Part, ...]:
+    own = int(np.argmin(np.abs(np.asarray(summary.sigmas) - summary.sigma_w)))
+    best = int(np.argmin(np.abs(np.asarray(summary.sigmas) - summary.suggestion)))
+    now, then = summary.spreads[own], summary.spreads[best]
+    legend = [LegendItem(f"σ_w = {summary.sigma_w:.3g}, this kernel", "series-1")]
+    if best != own:
+        legend.append(LegendItem(f"σ_w = {summary.suggestion:.3g}, the flattest", "series-2", dashed=True))
+    caption = (
+        "How much the kernel changes with the input at each step, s(t) of paper 004, eq. (20), over its largest value; "
+        "gray: other σ_w. A flat line treats all steps alike."
+    )
+    figure = Figures(
+        (Picture(sensitivity_curves(summary), f"Sensitivity by step. {_advice(summary, now, then)}", "Sensitivity"),),
+        caption,
+        legend=tuple(legend),
+    )
+    return (figure, Prose(_advice(summary, now, then), note=True))
+
+
+def _advice(summary: KernelSummary, now: float, then: float) -> str:
+    spread = f"s(t) varies by {percent(now)} of its mean"
+    if now - then < _FLAT:
+        return f"{spread}, and no σ_w nearby makes it flatter: the choice agrees with section 3.4 of paper 004."
+    return (
+        f"{spread}; with σ_w = {summary.suggestion:.3g} it would be {percent(then)}. Where nothing is known of which "
+        "steps matter, section 3.4 of paper 004 suggests the flattest. The fitted σ was chosen by its score instead."
+    )
