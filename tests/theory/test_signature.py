@@ -188,6 +188,20 @@ def test_gradients(prefixes):
     assert torch.autograd.gradgradcheck(run, walk(1, 3, 2).requires_grad_(), atol=1e-7)
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")  # torch's own, on first use
+def test_forward_mode_and_mapping_go_through_the_reference():
+    path, direction = walk(3, 5, 2), walk(3, 5, 2, seed=1)
+
+    def run(points):
+        return levels_op.signature_levels(levels_op.path_increments(points), 3)
+
+    _, slope = torch.func.jvp(run, (path,), (direction,))
+    numeric = (run(path + 1e-6 * direction) - run(path - 1e-6 * direction)) / 2e-6
+    torch.testing.assert_close(slope, numeric, rtol=1e-6, atol=1e-8)
+    mapped = torch.func.vmap(lambda one: run(one[None])[0])(path)
+    torch.testing.assert_close(mapped, run(path), **EXACT)
+
+
 def test_gradient_of_pysiglib_is_the_reference():
     pytest.importorskip("pysiglib")
     found = []

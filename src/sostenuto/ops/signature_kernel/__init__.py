@@ -17,7 +17,7 @@ def signature_kernel_levels(
     paths: the terms 1/(p! q!) of segments that are met several times running are there. Time S·R·N³/3 a pair, memory
     R·N²: no tensor of d^N entries is formed. Shorter paths are padded with increments of 0, which change nothing.
 
-    The compiled backend has no gradient; tensors that ask for one go through the reference.
+    Computed in float64. The compiled backend has no gradient; tensors that ask for one go through the reference.
 
     >>> import torch
     >>> line = torch.tensor([[[1.0, 2.0]]], dtype=torch.float64)
@@ -30,7 +30,7 @@ def signature_kernel_levels(
     recorded = left.requires_grad or right.requires_grad
     if recorded or choose_backend(backend, left.double(), built=("cpu",)) == "reference":
         require(not recorded or backend != "cpu", "expected no gradient with backend='cpu'", "got requires_grad=True")
-        return signature_kernel_reference(left, right, level)
+        return signature_kernel_reference(left.double(), right.double(), level)
     from sostenuto.ops.signature_kernel import cpu
 
     return cpu.forward(left, right, level, 0)[0]

@@ -31,7 +31,7 @@ def levels_backend(requested: str, example: Tensor, *, prefixes: bool = False) -
     """Settle ``"auto"``: pysiglib where it is installed and can do what is asked, the reference otherwise.
 
     pysiglib gives the whole path's signature in float32 or float64 on the CPU, and its gradient, but not a gradient's
-    gradient; so paths that ask for a gradient go to the reference unless pysiglib is named.
+    gradient and none in forward mode; so what is differentiated goes to the reference unless pysiglib is named.
 
     >>> levels_backend("auto", torch.zeros(1, 2, 3, requires_grad=True))
     'reference'
@@ -39,7 +39,8 @@ def levels_backend(requested: str, example: Tensor, *, prefixes: bool = False) -
     check_choice("backend", requested, BACKENDS)
     possible = example.device.type == "cpu" and example.dtype in (torch.float32, torch.float64) and not prefixes
     if requested == "auto":
-        return "pysiglib" if HAS_PYSIGLIB and possible and not example.requires_grad else "reference"
+        plain = possible and not example.requires_grad and not _looked_on(example)
+        return "pysiglib" if HAS_PYSIGLIB and plain else "reference"
     if requested == "pysiglib":
         if not HAS_PYSIGLIB:
             raise MissingExtraError("pysiglib", "signature", "backend='pysiglib'")
@@ -65,6 +66,12 @@ def signature_levels(
     if levels_backend(backend, increments, prefixes=prefixes) == "pysiglib":
         return _pysiglib(increments, level)
     return signature_levels_reference(increments, level, prefixes=prefixes)
+
+
+def _looked_on(example: Tensor) -> bool:
+    """Whether a compiler, a mapping or a forward-mode derivative follows this tensor: pysiglib knows none of them."""
+    watched = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    return watched or torch.autograd.forward_ad.unpack_dual(example).tangent is not None
 
 
 def _pysiglib(increments: Tensor, level: int) -> Tensor:
