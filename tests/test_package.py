@@ -9,7 +9,7 @@ import pytest
 import sostenuto
 
 PACKAGE = Path(sostenuto.__file__).parent
-EXTRAS = ("curvlinops", "cvxpy", "dask", "distributed", "optuna", "pyarrow", "pysiglib", "zarr")
+EXTRAS = ("cvxpy", "dask", "distributed", "optuna", "pyarrow", "pysiglib", "zarr")
 HEAVY = ("accelerate", "jinja2", "matplotlib", "numba", "optuna", "pyarrow", "sklearn", "triton", "typer")
 
 # Hides packages as if they were not installed: an import fails and `find_spec` gives None, for every finder.

@@ -18,7 +18,6 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "src
 # Distributions whose import name differs from their own.
 IMPORT_NAMES = {
     "scikit-learn": "sklearn",
-    "curvlinops-for-pytorch": "curvlinops",
 }
 # Brought by a declared package: scipy by scikit-learn, triton by torch, dask by distributed, PIL by matplotlib, markupsafe by jinja2.
 COME_ALONG = {"scipy", "llvmlite", "triton", "dask", "PIL", "markupsafe"}

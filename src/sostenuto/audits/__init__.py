@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sostenuto.audits.base import AuditResult
+    from sostenuto.audits.curvature.hessian import HessianSpectrum, hessian_spectrum
+    from sostenuto.audits.curvature.surface import LossSurface, loss_surface
     from sostenuto.audits.gradients.oscillator_gradients import OscillatorGradients, oscillator_gradient_bounds
     from sostenuto.audits.memory.function import MemoryFunction, memory_function
     from sostenuto.audits.memory.tokens import RepeatedTokens, token_memory
@@ -25,6 +27,8 @@ __all__ = [
     "AuditResult",
     "CertifiedStability",
     "FixedPoints",
+    "HessianSpectrum",
+    "LossSurface",
     "LyapunovSpectrum",
     "MemoryFunction",
     "NoiseAccuracy",
@@ -36,6 +40,8 @@ __all__ = [
     "adversarial_accuracy",
     "certified_stability",
     "fixed_points",
+    "hessian_spectrum",
+    "loss_surface",
     "lyapunov_spectrum",
     "memory_function",
     "noise_accuracy",
@@ -47,6 +53,10 @@ __all__ = [
 ]
 
 _HOMES = {
+    "HessianSpectrum": "curvature.hessian",
+    "LossSurface": "curvature.surface",
+    "hessian_spectrum": "curvature.hessian",
+    "loss_surface": "curvature.surface",
     "AdversarialAccuracy": "robustness.adversarial",
     "AuditResult": "base",
     "CertifiedStability": "stability.certified_stability",

@@ -1,0 +1,91 @@
+"""The Hessian of a classifier's mean loss in its weights, as products with vectors."""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from scipy.sparse.linalg import LinearOperator, eigsh
+from torch import Tensor, nn
+
+from sostenuto.audits.robustness.labeled import LabeledSequences
+from sostenuto.checks import require
+
+Vector = Float[np.ndarray, " weight"]
+
+
+class Hessian:
+    """Multiplies vectors by ∂²L/∂w², L the mean cross-entropy over the sequences (or over their true steps).
+
+    ``parameters`` are the weights that learn. A product is the derivative of ⟨∂L/∂w, v⟩, batch by batch: two backward
+    passes, which every differentiable model allows, while tracing it as a function of its weights would shut out models
+    with compiled recurrences.
+    """
+
+    def __init__(self, model: nn.Module, data: LabeledSequences, batch_size: int) -> None:
+        self._model, self._data, self._batch_size = model, data, batch_size
+        self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self.size = sum(parameter.numel() for parameter in self.parameters)
+        self._part(next(data.batches(batch_size)))  # a model that cannot answer is refused for that
+        require(self.size > 0, "expected a model with weights that learn", "got none")
+
+    def loss(self) -> float:
+        """Give the loss at the weights as they are."""
+        return sum(float(self._part(rows)) for rows in self._data.batches(self._batch_size))
+
+    def product(self, vector: Vector) -> Vector:
+        """Multiply one vector."""
+        given = torch.from_numpy(np.ascontiguousarray(vector)).to(self.parameters[0])
+        sizes = [parameter.numel() for parameter in self.parameters]
+        parts = [part.view_as(p) for part, p in zip(given.split(sizes), self.parameters, strict=True)]
+        total = np.zeros(self.size)
+        for rows in self._data.batches(self._batch_size):
+            with torch.enable_grad():
+                first = torch.autograd.grad(
+                    self._part(rows), self.parameters, create_graph=True, materialize_grads=True
+                )
+                along = sum((gradient * part).sum() for gradient, part in zip(first, parts, strict=True))
+                if not (isinstance(along, Tensor) and along.requires_grad):
+                    continue
+                second = torch.autograd.grad(along, self.parameters, materialize_grads=True)
+            total += torch.cat([gradient.flatten() for gradient in second]).double().cpu().numpy()
+        return total
+
+    def dense(self) -> Float[np.ndarray, "weight weight"]:
+        """Give the whole matrix, symmetrized; for few weights only."""
+        whole = np.stack([self.product(row) for row in np.eye(self.size)])
+        return (whole + whole.T) / 2
+
+    def extremes(self, wanted: int, start: Vector, *, least: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        """Find the ``wanted`` largest (or least) eigenvalues and their unit eigenvectors by ARPACK, outermost first."""
+        whole: Any = LinearOperator
+        operator = whole((self.size, self.size), matvec=self.product, dtype=np.float64)
+        tolerance: Any = 1e-4
+        found: Any = eigsh(operator, k=wanted, which="SA" if least else "LA", v0=start, tol=tolerance)
+        values, vectors = found
+        order = np.argsort(values if least else -values)
+        return values[order], vectors[:, order]
+
+    def _part(self, rows: slice) -> Float[Tensor, ""]:
+        """Give what one batch adds to the mean loss."""
+        data = self._data
+        scores = data.scores(self._model, rows, data.values[rows])
+        targets = data.targets[rows].to(scores.device)
+        if data.has_step_targets:
+            true = data.mask[rows].to(scores.device)
+            scores, targets = scores[true], targets[true]
+        return F.cross_entropy(scores, targets, reduction="sum") / len(data.true_targets)
+
+
+@contextmanager
+def twice_differentiable() -> Iterator[None]:
+    """Switch the fused recurrent kernels off, which have no second derivative."""
+    with warnings.catch_warnings():
+        # torch speaks of Intel GPUs whenever these flags are set, and there is no other way to set one of them.
+        warnings.filterwarnings("ignore", message="TF32 acceleration on top of oneDNN")
+        with torch.backends.cudnn.flags(enabled=False), torch.backends.mkldnn.flags(enabled=False):
+            yield
