@@ -3,8 +3,10 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.func import functional_call, hessian
+from torch.autograd.functional import hessian
+from torch.func import functional_call
 
+from sostenuto.audits.curvature import hessian as module
 from sostenuto.audits.curvature.hessian import hessian_spectrum
 from sostenuto.audits.curvature.surface import loss_surface
 from sostenuto.checks import InputError
@@ -47,16 +49,16 @@ def dense_hessian(model, X, y):
         return nn.functional.cross_entropy(functional_call(model, weights, (X,)), y)
 
     flat = torch.cat([value.detach().flatten() for value in model.parameters()])
-    return hessian(loss)(flat)
+    return hessian(loss, flat)
 
 
 @pytest.mark.parametrize("unit", [nn.GRU, nn.LSTM, nn.RNN])
-def test_agrees_with_the_dense_hessian(unit):
-    """Top eigenvalues to 1 %, trace to 5 %, by sampling; more weights than are formed whole."""
+def test_agrees_with_the_dense_hessian(unit, monkeypatch):
+    """Top eigenvalues to 1 %, trace to 5 %, by sampling."""
     torch.manual_seed(0)
-    hidden = {nn.GRU: 9, nn.LSTM: 8, nn.RNN: 16}[unit]
-    model, X, y = Recurrent(unit, hidden).double(), torch.randn(30, 6, 2, dtype=torch.float64), torch.arange(30) % 3
-    found = hessian_spectrum(model, X, y, top=3, probes=60, batch_size=7)
+    monkeypatch.setattr(module, "FEW_WEIGHTS", 10)
+    model, X, y = Recurrent(unit, 3).double(), torch.randn(15, 5, 2, dtype=torch.float64), torch.arange(15) % 3
+    found = hessian_spectrum(model, X, y, top=3, probes=40, lanczos_steps=8, batch_size=7)
     assert not found.exact
     expected = torch.linalg.eigvalsh(dense_hessian(model, X, y)).numpy()[::-1]
     np.testing.assert_allclose(found.top, expected[:3], rtol=0.01)
@@ -65,7 +67,8 @@ def test_agrees_with_the_dense_hessian(unit):
     assert abs(found.trace - expected.sum()) < 4 * found.trace_error + 1e-6
     nodes, weights = np.asarray(found.nodes), np.asarray(found.weights)
     assert weights.sum() == pytest.approx(1.0)
-    assert (nodes @ weights) * len(expected) == pytest.approx(expected.sum(), rel=0.05)
+    spread = np.sqrt(2 * (expected**2).sum() / 40)  # of Hutchinson's estimate, which the density's mean is
+    assert (nodes @ weights) * len(expected) == pytest.approx(expected.sum(), abs=4 * spread)
     assert (nodes**2 @ weights) * len(expected) == pytest.approx((expected**2).sum(), rel=0.3)
 
 
