@@ -3,7 +3,7 @@ import torch
 
 from sostenuto.models.classifier import SequenceClassifier
 from sostenuto.nn import LSTM, RNN, UnICORNN
-from sostenuto.training.probes import PROBES, recurrent_spectra, weight_norms
+from sostenuto.training.probes import PROBES, recurrent_spectra, rkhs_norms, weight_norms
 
 
 def test_weight_norms_of_all_that_is_trained():
@@ -36,4 +36,5 @@ def test_a_constrained_weight_is_read_constrained():
 
 
 def test_every_probe_has_a_name():
-    assert {"weight_norms": weight_norms, "recurrent_spectra": recurrent_spectra} == PROBES
+    known = {"weight_norms": weight_norms, "recurrent_spectra": recurrent_spectra, "rkhs_norms": rkhs_norms}
+    assert known == PROBES

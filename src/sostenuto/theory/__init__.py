@@ -3,7 +3,60 @@
 Names are imported here at once, not when first used: a function and its file may share a name, and the function wins.
 """
 
+from sostenuto.theory.bound import Assumption, Bound
+from sostenuto.theory.bounds import remainder_bound, rkhs_norm_bound, signature_norm_bound, star_product_bound
+from sostenuto.theory.discretization import discretization_bound, discretization_error, runge_kutta_bound
+from sostenuto.theory.generalization import embedding_bound, generalization_bound
+from sostenuto.theory.jackson import jackson_bound
+from sostenuto.theory.lyapunov import LyapunovMatrix, lyapunov
+from sostenuto.theory.ode import discretize, solve
 from sostenuto.theory.path_scale import PathScale, path_lengths, scale_paths
+from sostenuto.theory.risk_bounds import binary_bound, multiclass_bound, sequence_bound
+from sostenuto.theory.rkhs import RKHSNorm, rkhs_norm
 from sostenuto.theory.signature import PathSignature, signature
+from sostenuto.theory.stability import PredictionStability, prediction_stability, signature_distance_bound
+from sostenuto.theory.star_product import star_products
+from sostenuto.theory.taylor import coefficients, taylor
+from sostenuto.theory.tensor_field import RNNField, TensorField, rnn_field, tensor_field
+from sostenuto.theory.transient import TransientGrowth, transient_growth
 
-__all__ = ["PathScale", "PathSignature", "path_lengths", "scale_paths", "signature"]
+__all__ = [
+    "Assumption",
+    "Bound",
+    "LyapunovMatrix",
+    "PathScale",
+    "PathSignature",
+    "PredictionStability",
+    "RKHSNorm",
+    "RNNField",
+    "TensorField",
+    "TransientGrowth",
+    "binary_bound",
+    "coefficients",
+    "discretization_bound",
+    "discretization_error",
+    "discretize",
+    "embedding_bound",
+    "generalization_bound",
+    "jackson_bound",
+    "lyapunov",
+    "multiclass_bound",
+    "path_lengths",
+    "prediction_stability",
+    "remainder_bound",
+    "rkhs_norm",
+    "rkhs_norm_bound",
+    "rnn_field",
+    "runge_kutta_bound",
+    "scale_paths",
+    "sequence_bound",
+    "signature",
+    "signature_distance_bound",
+    "signature_norm_bound",
+    "solve",
+    "star_product_bound",
+    "star_products",
+    "taylor",
+    "tensor_field",
+    "transient_growth",
+]

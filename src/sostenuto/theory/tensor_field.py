@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sostenuto.checks import InputError, check_fraction, check_positive, require
+from sostenuto.nn.residual_rnn import ResidualRNN
 from sostenuto.nn.residual_units import ResidualGRU, ResidualLSTM
 from sostenuto.theory.activation import Activation, smooth_activation
 
@@ -132,8 +133,8 @@ def tensor_field(layer: Any, *, total_variation: float = 0.5, duration: float | 
     """
     if isinstance(layer, TensorField):
         return layer
-    named = type(layer).__name__
-    if not isinstance(layer, (ResidualGRU, ResidualLSTM)) and named != "ResidualRNN":
+    if not isinstance(layer, (ResidualRNN, ResidualGRU, ResidualLSTM)):
+        named = type(layer).__name__
         raise InputError(f"expected a ResidualRNN, ResidualGRU or ResidualLSTM, or a TensorField, got {named}.")
     require(layer.num_layers == 1, "expected one layer", f"got {layer.num_layers}: no tensor field of a stack")
     require(not layer.bidirectional, "expected one direction", "got two: no tensor field of both")
@@ -143,9 +144,10 @@ def tensor_field(layer: Any, *, total_variation: float = 0.5, duration: float | 
         duration = 1.0
     if isinstance(layer, (ResidualGRU, ResidualLSTM)):
         return _gated_field(layer, total_variation, duration)
-    bias = layer.bias_ih_l0 if layer.bias else None
-    weights = (layer.weight_hh_l0, layer.weight_ih_l0, bias, layer.activation)
-    return rnn_field(*weights, total_variation=total_variation, duration=duration)
+    recurrent, input_map = (layer.weight(name, 0, False) for name in ("weight_hh", "weight_ih"))
+    bias = layer.weight("bias_ih", 0, False) if layer.bias else None
+    options = {"total_variation": total_variation, "duration": duration}
+    return rnn_field(recurrent, input_map, bias, layer.activation, **options)
 
 
 def _gated_field(layer: ResidualGRU | ResidualLSTM, total_variation: float, duration: float) -> TensorField:

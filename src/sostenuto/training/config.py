@@ -111,6 +111,12 @@ class TrainingConfig:
         precision: ``"float32"`` or ``"bf16"`` (mixed).
         checkpoint_seconds: write a checkpoint inside an epoch when the last one is older; epochs always end with one.
         seed: of weights, shuffling, dropout and splits.
+        rkhs_penalty: λ of the penalty λ‖ξ‖² on the norm in the signature's RKHS (paper 000, section 3.2), for residual
+            layers; 0 for none.
+        rkhs_order: levels N of that norm.
+        rkhs_method: ``"exact"``, or ``"stochastic"`` with ``rkhs_draws`` draws at every step.
+        rkhs_draws: draws of the stochastic method.
+        rkhs_total_variation: L of paper 000, below 1.
     """
 
     epochs: int = 60
@@ -134,9 +140,14 @@ class TrainingConfig:
     precision: str = "float32"
     checkpoint_seconds: float = 300.0
     seed: int = 0
+    rkhs_penalty: float = 0.0
+    rkhs_order: int = 3
+    rkhs_method: str = "exact"
+    rkhs_draws: int = 64
+    rkhs_total_variation: float = 0.5
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size"):
+        for name in ("epochs", "batch_size", "rkhs_order"):
             check_count(name, getattr(self, name))
         for name in ("patience", "gradient_window", "subsample", "seed"):
             check_count(name, getattr(self, name), least=0)
@@ -144,16 +155,25 @@ class TrainingConfig:
             raise InputError(f"expected seed to be below 2**63, which is what generators take, got {self.seed}.")
         for epoch in self.step_epochs:
             check_count("step_epochs", epoch)
+        check_count("rkhs_draws", self.rkhs_draws, least=2)
         check_positive("learning_rate", self.learning_rate)
-        for name in ("weight_decay", "gradient_clip", "input_noise", "checkpoint_seconds", "step_factor"):
+        for name in (
+            "weight_decay",
+            "gradient_clip",
+            "input_noise",
+            "checkpoint_seconds",
+            "step_factor",
+            "rkhs_penalty",
+        ):
             check_positive(name, getattr(self, name), zero=True)
-        for name in ("ema_decay", "label_smoothing", "momentum"):
+        for name in ("ema_decay", "label_smoothing", "momentum", "rkhs_total_variation"):
             check_fraction(name, getattr(self, name))
         check_choice("optimizer", self.optimizer, ("adamw", "adam", "sgd"))
         check_choice("schedule", self.schedule, ("constant", "step", "cosine", "one-cycle"))
         check_choice("select", self.select, ("best", "last"))
         check_choice("class_weights", self.class_weights, ("none", "balanced"))
         check_choice("precision", self.precision, ("float32", "bf16"))
+        check_choice("rkhs_method", self.rkhs_method, ("exact", "stochastic"))
 
 
 @dataclass(frozen=True)

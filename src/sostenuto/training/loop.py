@@ -23,6 +23,7 @@ from sostenuto.training.batches import BatchSource, BatchTransform, subsample_st
 from sostenuto.training.checkpoint import newest_checkpoint, write_checkpoint
 from sostenuto.training.config import TrainingConfig
 from sostenuto.training.objective import Objective
+from sostenuto.training.penalty import RKHSPenalty
 from sostenuto.training.probes import Probe
 from sostenuto.training.processes import make_accelerator, unwrap
 from sostenuto.training.schedule import learning_rate
@@ -67,6 +68,7 @@ class Trainer:
             )
             model.gradient_window = config.gradient_window  # pyright: ignore[reportArgumentType]
         self.plain_model = model.to(self.accelerator.device)
+        self.penalty = RKHSPenalty.of(config, self.plain_model)
         optimizer = _make_optimizer(self.plain_model, config)
         self.model, self.optimizer = self.accelerator.prepare(self.plain_model, optimizer)
         self.train_source = self._source(train, config.batch_size, batch_transform)
@@ -132,8 +134,11 @@ class Trainer:
         with self.accelerator.autocast():
             losses = self.objective.losses(self._predict(batch).float(), batch)
         total = (losses * counts).sum()
+        minimized = total * (self.accelerator.num_processes / units)
+        if self.penalty is not None:
+            minimized = minimized + self.penalty(self.plain_model)
         self.optimizer.zero_grad()
-        self.accelerator.backward(total * (self.accelerator.num_processes / units))
+        self.accelerator.backward(minimized)
         if config.gradient_clip:
             self.accelerator.clip_grad_norm_(self.model.parameters(), config.gradient_clip)
         self.optimizer.step()

@@ -1,9 +1,12 @@
 """Numbers read off the model once an epoch: a probe is a function of model and epoch whose numbers land in the log."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import nn
+
+from sostenuto.theory.rkhs import rkhs_norm
 
 Probe = Callable[[nn.Module, int], dict[str, float]]
 
@@ -30,6 +33,21 @@ def recurrent_spectra(model: nn.Module, epoch: int) -> dict[str, float]:  # noqa
     return numbers
 
 
+def rkhs_norms(model: nn.Module, epoch: int) -> dict[str, float]:  # noqa: ARG001
+    """Give the norm of each output in the signature's RKHS, to order 3 at L = 1/2, and the Frobenius norm of (U V).
+
+    For a residual layer with a linear head. Reference: paper 000, Figure 3.
+    """
+    layer: Any = model.layer
+    head: Any = model.head
+    with torch.no_grad():
+        norm = rkhs_norm(layer, 3, readout=head)
+    weights = (value for name, value in layer.named_parameters() if name.startswith("weight"))
+    frobenius = torch.stack([weight.detach().norm() for weight in weights]).norm()
+    values = {f"rkhs/output_{index}": float(value) for index, value in enumerate(norm.value)}
+    return {**values, "rkhs/all": float(norm.squared.sum().sqrt()), "frobenius/layer": float(frobenius)}
+
+
 def _recurrent_weights(model: nn.Module) -> list[tuple[str, torch.Tensor]]:
     found = []
     for path, module in model.named_modules():
@@ -41,5 +59,9 @@ def _recurrent_weights(model: nn.Module) -> list[tuple[str, torch.Tensor]]:
     return sorted(found)
 
 
-PROBES: dict[str, Probe] = {"weight_norms": weight_norms, "recurrent_spectra": recurrent_spectra}
+PROBES: dict[str, Probe] = {
+    "weight_norms": weight_norms,
+    "recurrent_spectra": recurrent_spectra,
+    "rkhs_norms": rkhs_norms,
+}
 """Probes by the name a config or the command line uses."""
