@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from sostenuto.audits.base import AuditResult
     from sostenuto.audits.curvature.hessian import HessianSpectrum, hessian_spectrum
     from sostenuto.audits.curvature.surface import LossSurface, loss_surface
+    from sostenuto.audits.gradients.flow import GradientFlow, gradient_flow
     from sostenuto.audits.gradients.oscillator_gradients import OscillatorGradients, oscillator_gradient_bounds
     from sostenuto.audits.memory.function import MemoryFunction, memory_function
     from sostenuto.audits.memory.tokens import RepeatedTokens, token_memory
@@ -27,6 +28,7 @@ __all__ = [
     "AuditResult",
     "CertifiedStability",
     "FixedPoints",
+    "GradientFlow",
     "HessianSpectrum",
     "LossSurface",
     "LyapunovSpectrum",
@@ -40,6 +42,7 @@ __all__ = [
     "adversarial_accuracy",
     "certified_stability",
     "fixed_points",
+    "gradient_flow",
     "hessian_spectrum",
     "loss_surface",
     "lyapunov_spectrum",
@@ -53,6 +56,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "GradientFlow": "gradients.flow",
+    "gradient_flow": "gradients.flow",
     "HessianSpectrum": "curvature.hessian",
     "LossSurface": "curvature.surface",
     "hessian_spectrum": "curvature.hessian",
