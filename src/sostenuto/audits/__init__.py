@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from sostenuto.audits.stability.lyapunov_spectrum import LyapunovSpectrum, lyapunov_spectrum
     from sostenuto.audits.stability.oscillator_saddles import OscillatorSaddles, oscillator_saddles
     from sostenuto.audits.stability.oscillator_states import OscillatorStates, oscillator_state_bound
+    from sostenuto.audits.stability.perturbation import (
+        PerturbationError,
+        StabilityRadius,
+        perturbation_error,
+        stability_radius,
+    )
     from sostenuto.audits.stability.state_spectrum import StateSpectrum, state_spectrum
 
 __all__ = [
@@ -37,7 +43,9 @@ __all__ = [
     "OscillatorGradients",
     "OscillatorSaddles",
     "OscillatorStates",
+    "PerturbationError",
     "RepeatedTokens",
+    "StabilityRadius",
     "StateSpectrum",
     "adversarial_accuracy",
     "certified_stability",
@@ -51,11 +59,17 @@ __all__ = [
     "oscillator_gradient_bounds",
     "oscillator_saddles",
     "oscillator_state_bound",
+    "perturbation_error",
+    "stability_radius",
     "state_spectrum",
     "token_memory",
 ]
 
 _HOMES = {
+    "PerturbationError": "stability.perturbation",
+    "StabilityRadius": "stability.perturbation",
+    "perturbation_error": "stability.perturbation",
+    "stability_radius": "stability.perturbation",
     "GradientFlow": "gradients.flow",
     "gradient_flow": "gradients.flow",
     "HessianSpectrum": "curvature.hessian",

@@ -1,0 +1,370 @@
+"""How much of a model survives a change of its weights: the perturbation error and the radius of stability."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from sostenuto.audits.base import AuditResult
+from sostenuto.audits.model import audited, call_model, place_of
+from sostenuto.audits.robustness.labeled import LabeledSequences, labeled_sequences
+from sostenuto.audits.stability.weight_ball import WeightBall
+from sostenuto.checks import check_choice, check_count, check_positive, require
+from sostenuto.report.numbers import number
+from sostenuto.results import Numbers
+from sostenuto.training.environment import environment
+
+NORMS = ("output", "sobolev", "loss")
+Measure = Callable[[], Float[Tensor, ""]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PerturbationError(AuditResult):
+    """E(β) for each β: the largest error found over all weights within β, by chance and by ascent.
+
+    ``random`` and ``worst`` are the largest errors on the edge of each ball, by random draws and by climbing from them;
+    ``error`` is E, the largest found up to that β, as balls lie within larger ones. All are lower bounds of the true
+    supremum. ``start`` is the error without a change.
+    """
+
+    norm: str
+    betas: Numbers
+    error: Numbers
+    random: Numbers
+    worst: Numbers
+    start: float
+    draws: int
+
+    def summary(self) -> str:
+        """Say how the error grows over the changes tried."""
+        last = int(np.argmax(self.betas))
+        return (
+            f"Changing every weight matrix by up to {number(self.betas[last])} takes the error from "
+            f"{number(self.start, digits=3)} to at least {number(self.error[last], digits=3)}."
+        )
+
+    def plot(self, ax: Any) -> None:
+        """Draw E(β), and what random changes alone would show."""
+        order = np.argsort(self.betas, kind="stable")
+        betas = np.asarray(self.betas)[order]
+        for values, label in ((self.error, "worst found"), (self.random, "random changes")):
+            ax.plot(betas, np.asarray(values)[order], marker="o", label=label)
+        if (betas > 0).all():
+            ax.set_xscale("log")
+        ax.set_xlabel("largest change of a weight matrix")
+        ax.set_ylabel({"loss": "loss"}.get(self.norm, "error"))
+        ax.legend()
+
+
+def perturbation_error(
+    model: nn.Module,
+    betas: Sequence[float],
+    X: Any,  # noqa: N803
+    *,
+    target: nn.Module | Any = None,
+    y: Any = None,
+    norm: str = "output",
+    draws: int = 3,
+    ascent_steps: int = 10,
+    seed: int = 0,
+    lengths: Any = None,
+    batch_size: int = 256,
+) -> PerturbationError:
+    r"""Measure E(β) = sup over weights within β of the model's, of the distance to the target.
+
+    Weights are within β when every parameter has moved by at most β in the spectral norm. The distance is
+
+        output    sup over sequences and steps of \|H_t(x) − Ĥ_t(x)\|_∞ / \|x\|_∞           Definition 3.4
+        sobolev   the same plus that of the differences from step to step                  Definition 3.7
+        loss      the mean cross-entropy on ``y``
+
+    with the supremum over x taken over ``X``. Each ball is searched by ``draws`` random changes, and from each by
+    ``ascent_steps`` projected gradient steps. Reference: paper 003, eqs. (9) and (11); docs/errata.md.
+
+    Args:
+        model: maps ``(batch, time, channel)`` to ``(batch, out)`` or ``(batch, time, out)``.
+        betas: radii.
+        X: sequences, as for `noise_accuracy`.
+        target: a module, or values of the model's output shape; the unperturbed model if left out.
+        y: class indices, for the loss.
+        norm: ``"output"``, ``"sobolev"`` or ``"loss"``.
+        draws: random changes at each radius.
+        ascent_steps: gradient steps from each of them; 0 for random changes alone.
+        seed: of the draws.
+        lengths: true length of each row of a padded array ``X``.
+        batch_size: sequences asked about at once.
+
+    >>> model = nn.Linear(1, 1, bias=False)
+    >>> found = perturbation_error(model, [0.1, 0.2], torch.ones(3, 4, 1))
+    >>> [round(value, 4) for value in found.error]  # |ΔW x| / |x| is β itself
+    [0.1, 0.2]
+    """
+    radii = _checked(betas, norm, y, draws, ascent_steps, seed, batch_size)
+    search = _Search(model, X, target, y, norm, lengths, batch_size, seed)
+    generator = torch.Generator().manual_seed(seed)
+    with audited(model, seed), torch.backends.cudnn.flags(enabled=False):
+        start = search.prepare()
+        pairs = [search.largest(radius, draws, ascent_steps, generator) for radius in radii]
+    random = np.array(
+        [max(pair[0], start) if radius == 0 else pair[0] for pair, radius in zip(pairs, radii, strict=True)]
+    )
+    worst = np.array([pair[1] for pair in pairs])
+    order = np.argsort(radii, kind="stable")
+    error = np.empty(len(radii))
+    error[order] = np.maximum(np.maximum.accumulate(np.maximum(random, worst)[order]), start)
+    device, dtype = place_of(model)
+    return PerturbationError(
+        model=type(model).__name__,
+        method=(
+            f"At each radius {draws} random changes of all weights and {ascent_steps} gradient steps from each, "
+            f"every parameter within the radius in its spectral norm; in {str(dtype)[6:]}."
+        ),
+        seed=seed,
+        settings={"ascent_steps": ascent_steps, "batch_size": batch_size},
+        checksum=search.data.checksum(),
+        environment=environment(str(device)),
+        norm=norm,
+        betas=radii,
+        error=tuple(error.tolist()),
+        random=tuple(random.tolist()),
+        worst=tuple(worst.tolist()),
+        start=start,
+        draws=draws,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StabilityRadius(AuditResult):
+    """The largest β found with E(β) ≤ ``tolerance``: no worse change was found within it, a larger one breaks it.
+
+    ``radius`` is None where even no change is worse than the tolerance; ``limited`` says that the search ended at its
+    largest β, so that the radius may be larger.
+    """
+
+    norm: str
+    tolerance: float
+    radius: float | None
+    error: float
+    limited: bool
+    tried: Numbers
+    errors: Numbers
+
+    def summary(self) -> str:
+        """Say how far the weights may move."""
+        if self.radius is None:
+            return f"The error is above {number(self.tolerance)} already, without any change of the weights."
+        more = " or more" if self.limited else ""
+        return (
+            f"Every weight matrix may change by {number(self.radius, digits=3)}{more} before the error "
+            f"exceeds {number(self.tolerance)}, as far as was found."
+        )
+
+    def plot(self, ax: Any) -> None:
+        """Draw the errors found and the tolerance."""
+        order = np.argsort(self.tried, kind="stable")
+        ax.plot(np.asarray(self.tried)[order], np.asarray(self.errors)[order], marker="o", label="error found")
+        ax.axhline(self.tolerance, linestyle="--", color="gray", label="tolerance")
+        if len(self.tried) and min(self.tried) > 0:
+            ax.set_xscale("log")
+        ax.set_xlabel("largest change of a weight matrix")
+        ax.set_ylabel("error")
+        ax.legend()
+
+
+def stability_radius(
+    model: nn.Module,
+    X: Any,  # noqa: N803
+    tolerance: float,
+    *,
+    largest: float = 1.0,
+    accuracy: float = 0.1,
+    target: nn.Module | Any = None,
+    y: Any = None,
+    norm: str = "output",
+    draws: int = 3,
+    ascent_steps: int = 10,
+    seed: int = 0,
+    lengths: Any = None,
+    batch_size: int = 256,
+) -> StabilityRadius:
+    """Find the largest β up to ``largest`` with E(β) ≤ ``tolerance``, to a relative ``accuracy``, by bisection.
+
+    Of one model; the β₀ of a family, which paper 003 asks about, is the trend of this number over widths. The other
+    arguments are those of `perturbation_error`.
+
+    >>> model = nn.Linear(1, 1, bias=False)
+    >>> found = stability_radius(model, torch.ones(3, 4, 1), 0.25, accuracy=0.01)
+    >>> 0.247 < found.radius <= 0.25
+    True
+    """
+    check_positive("tolerance", tolerance)
+    check_positive("largest", largest)
+    check_positive("accuracy", accuracy)
+    _checked((largest,), norm, y, draws, ascent_steps, seed, batch_size)
+    search = _Search(model, X, target, y, norm, lengths, batch_size, seed)
+    tried: dict[float, float] = {}
+    with audited(model, seed), torch.backends.cudnn.flags(enabled=False):
+        start = search.prepare()
+
+        def error_at(radius: float) -> float:
+            generator = torch.Generator().manual_seed(seed)
+            tried[radius] = max(search.largest(radius, draws, ascent_steps, generator))
+            return tried[radius]
+
+        radius = _bisect(error_at, start, tolerance, largest, accuracy)
+    device, _ = place_of(model)
+    return StabilityRadius(
+        model=type(model).__name__,
+        method=f"Bisection over the radius; {draws} random changes at each, {ascent_steps} gradient steps from them.",
+        seed=seed,
+        settings={"largest": largest, "accuracy": accuracy, "draws": draws, "ascent_steps": ascent_steps},
+        checksum=search.data.checksum(),
+        environment=environment(str(device)),
+        norm=norm,
+        tolerance=tolerance,
+        radius=radius,
+        error=start if not radius else tried[radius],
+        limited=radius == largest,
+        tried=tuple(tried),
+        errors=tuple(tried.values()),
+    )
+
+
+def _bisect(
+    error_at: Callable[[float], float], start: float, tolerance: float, largest: float, accuracy: float
+) -> float | None:
+    """Bracket by factors of ten from above, then halve the logarithm of the bracket."""
+    if start > tolerance:
+        return None
+    high = largest
+    if error_at(high) <= tolerance:
+        return high
+    low = high
+    for _ in range(12):
+        low = high / 10
+        if error_at(low) <= tolerance:
+            break
+        high = low
+    else:
+        return 0.0
+    while high > low * (1 + accuracy):
+        middle = float(np.sqrt(low * high))
+        low, high = (middle, high) if error_at(middle) <= tolerance else (low, middle)
+    return low
+
+
+class _Search:
+    """The distance from the target as a function of the weights, and its largest values in a ball."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        sequences: Any,
+        target: Any,
+        y: Any,
+        norm: str,
+        lengths: Any,
+        batch_size: int,
+        seed: int,
+    ) -> None:
+        self.model, self.norm, self.batch_size, self.target, self.seed = model, norm, batch_size, target, seed
+        classes = np.zeros(len(sequences), int) if y is None else y
+        self.data: LabeledSequences = labeled_sequences(model, sequences, classes, lengths)
+        values = torch.where(self.data.mask[:, :, None], self.data.values, 0)
+        self.scale = values.abs().amax((1, 2)).clamp(min=torch.finfo(values.dtype).tiny)
+        self.wanted: Tensor | None = None
+
+    def prepare(self) -> float:
+        """Ask the target once, and give the distance without a change."""
+        first = self._answers(self.model)
+        if isinstance(self.target, nn.Module):
+            with audited(self.target, self.seed):
+                self.wanted = self._answers(self.target)
+        else:
+            self.wanted = first if self.target is None else torch.as_tensor(self.target).to(first)
+        require(
+            self.wanted.shape == first.shape,
+            f"expected a target of the model's output shape {tuple(first.shape)}",
+            f"got {tuple(self.wanted.shape)}",
+        )
+        self.ball = WeightBall(self.model)
+        return float(self.distance())
+
+    def largest(self, radius: float, draws: int, steps: int, generator: torch.Generator) -> tuple[float, float]:
+        """Search the ball; return the largest distance by chance and by ascent."""
+        by_chance = by_ascent = 0.0
+        for _ in range(draws):
+            change = self.ball.draw(generator, radius)
+            for step in range(steps + 1):
+                with self.ball.moved(change), torch.set_grad_enabled(step < steps):
+                    found = self.distance()
+                    known = step < steps and found.requires_grad
+                    gradients = (
+                        torch.autograd.grad(found, self.ball.parameters, materialize_grads=True) if known else ()
+                    )
+                by_ascent = max(by_ascent, float(found))
+                if step == 0:
+                    by_chance = max(by_chance, float(found))
+                if not known:
+                    break
+                # The last step leaps to where a linear error would be largest.
+                stride = 2 * radius / steps if step + 1 < steps else 1e6 * radius
+                change = self.ball.climb(change, gradients, stride, radius)
+        return by_chance, by_ascent
+
+    def distance(self) -> Float[Tensor, ""]:
+        """Give the distance at the weights as they are."""
+        if self.norm == "loss":
+            parts = [self._loss(rows) for rows in self.data.batches(self.batch_size)]
+            return torch.stack(parts).sum() / len(self.data.true_targets)
+        parts = []
+        for rows in self.data.batches(self.batch_size):
+            found = self._ask(self.model, rows)
+            assert self.wanted is not None
+            gap = found - self.wanted[rows].to(found)
+            scale = self.scale[rows].to(found)
+            if gap.ndim == 3:
+                gap = torch.where(self.data.mask[rows][:, :, None].to(gap.device), gap, 0)
+                sizes = gap.abs().amax(2)
+                if self.norm == "sobolev":
+                    sizes = sizes + F.pad(torch.diff(gap, dim=1).abs().amax(2), (1, 0))
+                parts.append((sizes.amax(1) / scale).max())
+            else:
+                parts.append((gap.abs().amax(1) / scale).max())
+        return torch.stack(parts).max()
+
+    def _loss(self, rows: slice) -> Tensor:
+        scores = self.data.scores(self.model, rows, self.data.values[rows])
+        targets = self.data.targets[rows].to(scores.device)
+        if self.data.has_step_targets:
+            true = self.data.mask[rows].to(scores.device)
+            scores, targets = scores[true], targets[true]
+        return F.cross_entropy(scores, targets, reduction="sum")
+
+    def _answers(self, model: nn.Module) -> Tensor:
+        return torch.cat([self._ask(model, rows).detach() for rows in self.data.batches(self.batch_size)])
+
+    def _ask(self, model: nn.Module, rows: slice) -> Tensor:
+        device, dtype = place_of(model)
+        lengths = None if self.data.lengths is None else self.data.lengths[rows].to(device)
+        return call_model(model, self.data.values[rows].to(device, dtype), lengths)
+
+
+def _checked(
+    betas: Sequence[float], norm: str, y: Any, draws: int, ascent_steps: int, seed: int, batch_size: int
+) -> Numbers:
+    radii = tuple(float(beta) for beta in betas)
+    require(len(radii) > 0, "expected at least one beta", "got none")
+    for radius in radii:
+        check_positive("beta", radius, zero=True)
+    check_choice("norm", norm, NORMS)
+    require((norm == "loss") == (y is not None), "expected y with norm='loss', and only there", f"got norm={norm!r}")
+    for name, count, least in (("draws", draws, 1), ("ascent_steps", ascent_steps, 0), ("seed", seed, 0)):
+        check_count(name, count, least=least)
+    check_count("batch_size", batch_size)
+    return radii
