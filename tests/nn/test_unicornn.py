@@ -112,3 +112,16 @@ def test_initial_values_are_the_papers():
 def test_bad_options_are_refused(options, message):
     with pytest.raises(InputError, match=message):
         UnICORNN(1, 2, num_layers=2, **options)
+
+
+def test_steps_beyond_the_stability_limit_are_warned_of():
+    with pytest.warns(UserWarning, match=r"expected step_size/2 · √stiffness below 2.*got 2\.05.*lower step_size"):
+        wild = UnICORNN(1, 4, num_layers=2, step_size=[0.1, 4.1], stiffness=1.0)
+    calm = UnICORNN(1, 4, num_layers=2, step_size=[0.1, 3.6], stiffness=1.0)
+    for layer, grows in ((wild, True), (calm, False)):
+        with torch.no_grad():
+            for name, parameter in layer.named_parameters():
+                if not name.startswith("weight_ih"):
+                    parameter.zero_()
+        y = layer(torch.zeros(40, 1, 1), (torch.ones(2, 1, 4), torch.zeros(2, 1, 4)))[1][0]
+        assert (y[1].abs().max() > 1e3) == grows

@@ -78,3 +78,34 @@ def test_under_the_interpreter(script):
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.strip() == "agreed"
+
+
+COMPILED = """
+import warnings
+warnings.simplefilter("ignore")
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from sostenuto.ops.oscillator_scan import gpu
+
+names = ("x", "weight", "step", "alpha", "y0", "z0", "spans", "outputs", "last", "T", "B", "H")
+signature = {name: {"alpha": "fp32", "T": "i32", "B": "i32", "H": "i32"}.get(name, "*fp32") for name in names}
+constants = {"HAS_SPANS": False, "N": 4096, "BLOCK": 32, "U": 4, "AHEAD": 0}
+signature.update({name: "constexpr" for name in constants})
+source = ASTSource(fn=gpu._forward, signature=signature, constexprs=constants)
+text = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 1}).asm["ptx"]
+print("tanh.approx.f32" in text, "ex2.approx" in text)
+"""
+
+
+@pytest.mark.parametrize(("asked", "found"), [("0", "False True"), ("1", "True False")])
+def test_the_hardwares_tanh_is_taken_only_when_asked_for(asked, found):
+    """Compiled for an H200 without one: the interpreter cannot run the instruction."""
+    pytest.importorskip("triton", reason="Triton has no wheel for this system")
+    environment = {**os.environ, "SOSTENUTO_APPROXIMATE_TANH": asked}
+    environment.pop("TRITON_INTERPRET", None)
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILED], capture_output=True, text=True, env=environment, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.strip() == found

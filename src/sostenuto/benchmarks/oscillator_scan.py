@@ -29,7 +29,8 @@ def run(progress: bool = True) -> dict[str, Any]:
 
 
 def _measure(steps: int, batch: int, hidden: int, device: str) -> dict[str, float]:
-    jobs = {"scan": _scan(steps, batch, hidden, device), "copies": _copies(steps, batch, hidden, device)}
+    jobs = {"scan": _scan(steps, batch, hidden, device), "copies": _copies(steps, batch, hidden, device, new=True)}
+    jobs["copies, memory in place"] = _copies(steps, batch, hidden, device, new=False)
     wide = torch.randn(steps, batch, hidden, device=device)
     narrow = torch.randn(steps, batch, 1, device=device)
     jobs["layer(H, H)"] = _layer(UnICORNN(hidden, hidden, device=device), wide)
@@ -43,6 +44,7 @@ def _measure(steps: int, batch: int, hidden: int, device: str) -> dict[str, floa
         times["scan, as a CUDA graph"] = _graph(jobs["scan"])
     ratios = {
         "scan / copies": times["scan"] / times["copies"],
+        "scan / copies, memory in place": times["scan"] / times["copies, memory in place"],
         "LSTM(H, H) / layer(H, H)": times["LSTM(H, H)"] / times["layer(H, H)"],
         "LSTM(1, H) / layer(1, H)": times["LSTM(1, H)"] / times["layer(1, H)"],
     }
@@ -65,13 +67,17 @@ def _scan(steps: int, batch: int, hidden: int, device: str) -> Callable[[], Any]
     return job
 
 
-def _copies(steps: int, batch: int, hidden: int, device: str) -> Callable[[], Any]:
-    """Copy what the scan must move: x and y forward, then x, y, dy and dx; new memory each time, as the scan has."""
+def _copies(steps: int, batch: int, hidden: int, device: str, *, new: bool) -> Callable[[], Any]:
+    """Copy what the scan must move: x and y forward, then x, y, dy and dx; into new memory or over the same again."""
     x = torch.randn(steps, batch, hidden, device=device)
+    target = torch.zeros_like(x)
 
     def job() -> None:
         for _ in range(3):
-            x.clone()
+            if new:
+                x.clone()
+            else:
+                target.copy_(x)
 
     return job
 

@@ -1,5 +1,7 @@
 """UnICORNN: undamped independent controlled oscillators, symplectic in time (paper 002)."""
 
+import math
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,7 +40,8 @@ class UnICORNN(RecurrentLayer):
         batch_first: as in torch.
         dropout: variational dropout between layers.
         bidirectional: as in torch.
-        step_size: Δt > 0, or one for each layer.
+        step_size: Δt > 0, or one for each layer. A unit with Δt·σ̂(c)·√α ≥ 2 diverges without any input; where all
+            would from the start, a warning says so.
         stiffness: α ≥ 0, the square of the free frequency (not a damping).
         skip: S ≥ 2 lets layer ℓ > S also read the output of layer ℓ − S − 1 (residual stacking).
         learn_step: whether c is trained; if not it keeps its initial value.
@@ -98,6 +101,7 @@ class UnICORNN(RecurrentLayer):
         if skip is not None:
             check_count("skip", skip, least=2)
         self._steps, self._skip = tuple(float(size) for size in steps), skip
+        _warn_of_divergence(self._steps, stiffness)
         super().__init__(
             input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device=device, dtype=dtype
         )
@@ -297,3 +301,14 @@ class UnICORNN(RecurrentLayer):
 
     def _cells(self) -> list[tuple[int, bool]]:
         return [(layer, bool(d)) for layer in range(self.num_layers) for d in range(self.num_directions)]
+
+
+def _warn_of_divergence(steps: tuple[float, ...], stiffness: float) -> None:
+    """Warn where the middle of the initial steps, Δt/2, is not inside the stability limit Δt·σ̂(c)·√α < 2."""
+    worst = max(steps) / 2 * math.sqrt(stiffness)
+    if worst >= 2:
+        warnings.warn(
+            f"expected step_size/2 · √stiffness below 2, the stability limit of the oscillators, got {worst:.3g}: "
+            "states grow exponentially; lower step_size or stiffness",
+            stacklevel=3,
+        )

@@ -93,7 +93,8 @@ def test_time_spans_that_differ_are_covered_without_stiffness_alone():
 
 
 def test_steps_beyond_the_limit_are_named():
-    layer = UnICORNN(1, 4, step_size=1.0, stiffness=30.0)
+    with pytest.warns(UserWarning, match="stability limit"):
+        layer = UnICORNN(1, 4, step_size=1.0, stiffness=30.0)
     with torch.no_grad():
         layer.time_scale_l0.copy_(torch.tensor([-3.0, -2.0, -1.0, 3.0]))
     result = oscillator_state_bound(layer, torch.randn(2, 30, 1))
@@ -112,7 +113,8 @@ def test_steps_beyond_the_limit_are_named():
 
 
 def test_a_layer_above_a_lost_one_is_not_measured():
-    layer = UnICORNN(1, 3, num_layers=2, step_size=[9.0, 0.1], stiffness=1.0)
+    with pytest.warns(UserWarning, match="stability limit"):
+        layer = UnICORNN(1, 3, num_layers=2, step_size=[9.0, 0.1], stiffness=1.0)
     result = oscillator_state_bound(layer, torch.randn(1, 400, 1))
     assert result.layers[1].condition == "not measured: a layer below leaves the range of float64"
     assert result.layers[1].position == ()

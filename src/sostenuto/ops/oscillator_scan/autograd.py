@@ -18,7 +18,7 @@ def oscillator_scan_op(
     x: Tensor, weight: Tensor, step: Tensor, stiffness: float, y: Tensor, z: Tensor, timespans: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Run the scan; return y at every step and z at the last."""
-    return _kernels(y).forward(x, weight, step, stiffness, y, z, timespans)
+    return kernels_of(y).forward(x, weight, step, stiffness, y, z, timespans)
 
 
 @torch.library.custom_op("sostenuto::oscillator_scan_backward", mutates_args=())
@@ -35,10 +35,12 @@ def oscillator_scan_backward_op(
     d_last: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Run the adjoint; return the gradients of x, weight, step, y and z."""
-    return _kernels(y).backward(x, weight, step, stiffness, y, outputs, last, timespans, d_outputs, d_last)[:5]
+    found = kernels_of(y).backward(x, weight, step, stiffness, y, outputs, last, timespans, d_outputs, d_last)
+    d_x, d_weight, d_step, d_y, d_z = found[:5]
+    return d_x, d_weight.clone(), d_step.clone(), d_y, d_z  # an operator's results may not share memory
 
 
-def _kernels(state: Tensor) -> Any:
+def kernels_of(state: Tensor) -> Any:
     """Import the kernels of the device only when they are used."""
     return importlib.import_module(f"sostenuto.ops.oscillator_scan.{'gpu' if state.is_cuda else 'cpu'}")
 
@@ -78,7 +80,7 @@ class _Scan(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
         """Run the kernel of the device and save what the way back needs."""
-        output = _kernels(inputs[4]).forward(*inputs)
+        output = kernels_of(inputs[4]).forward(*inputs)
         _setup(ctx, inputs, output)
         return output
 
@@ -86,7 +88,7 @@ class _Scan(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Any) -> Any:
         """Run the adjoint kernel, or the reference where the gradient is differentiated again."""
         d_outputs, d_last = gradients
-        kernels = _kernels(ctx.saved_tensors[3])
+        kernels = kernels_of(ctx.saved_tensors[3])
         return _differentiated(ctx, d_outputs, d_last, lambda *arguments: kernels.backward(*arguments)[:5])
 
 

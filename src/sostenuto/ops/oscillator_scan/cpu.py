@@ -112,8 +112,9 @@ def backward(
 
     run_blocks(kernel, B * H, _block(B * H, dtype))
     totals = torch.from_numpy(sums).view(-1, B, H).sum(1).to(dtype)
-    w_bar, g_bar, b_bar = (total.clone() for total in totals[:3])  # an operator's results may not share memory
-    return Gradients(d_x, w_bar, g_bar, d_y, d_z, b_bar, totals[3:].T.contiguous())
+    w_bar, g_bar, b_bar = totals[:3]
+    v_bar = totals.new_empty(H, fan_in).copy_(totals[3:].T)  # laid out as the weight is, for one channel too
+    return Gradients(d_x, w_bar, g_bar, d_y, d_z, b_bar, v_bar)
 
 
 @no_type_check

@@ -85,7 +85,8 @@ def backward(
             *read, *states, d_x, sums, d_y, d_z, T, B, H,
             HAS_SPANS=timespans is not None, N=B * H, **_shape(B * H, "backward"),
         )  # fmt: skip
-    return d_x, sums[:, 0].sum(0), sums[:, 1].sum(0), d_y, d_z
+    d_weight, d_step = sums.sum(0)
+    return d_x, d_weight, d_step, d_y, d_z
 
 
 @no_type_check
