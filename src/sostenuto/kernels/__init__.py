@@ -11,14 +11,33 @@ from sostenuto.kernels.gram import gram
 
 if TYPE_CHECKING:
     from sostenuto.kernels.base import SequenceKernel
+    from sostenuto.kernels.empirical_ntk import EmpiricalNTK
+    from sostenuto.kernels.ntk import NTK
     from sostenuto.kernels.objects import as_objects
+    from sostenuto.kernels.polynomial import Polynomial
     from sostenuto.kernels.rbf import RBF
     from sostenuto.kernels.recurrent_ntk import RecurrentNTK
     from sostenuto.kernels.signature import Signature
+    from sostenuto.kernels.wide_rnn import WideRNN
 
-__all__ = ["RBF", "RecurrentNTK", "SequenceKernel", "Signature", "as_objects", "gram"]
+__all__ = [
+    "NTK",
+    "RBF",
+    "EmpiricalNTK",
+    "Polynomial",
+    "RecurrentNTK",
+    "SequenceKernel",
+    "Signature",
+    "WideRNN",
+    "as_objects",
+    "gram",
+]
 
 _HOMES = {
+    "EmpiricalNTK": "empirical_ntk",
+    "NTK": "ntk",
+    "Polynomial": "polynomial",
+    "WideRNN": "wide_rnn",
     "RBF": "rbf",
     "RecurrentNTK": "recurrent_ntk",
     "SequenceKernel": "base",

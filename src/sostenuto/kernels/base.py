@@ -30,9 +30,9 @@ class SequenceKernel(Kernel):
     `GaussianProcessClassifier`. These take 2-D arrays as they are; bring ragged or multi-channel sequences through
     `sostenuto.kernels.as_objects`.
 
-    ``parameters`` names the constructor's arguments that can be fitted: numbers above 0 (or 0, if in ``may_be_zero``), or several of
-    them in a sequence, each with an argument ``<name>_bounds`` beside it. The constructor stores every argument as it came and
-    ends with `check_parameters`.
+    ``parameters`` names the constructor's arguments that can be fitted: numbers above 0 (or 0, if in ``may_be_zero``),
+    or several of them in a sequence, each with an argument ``<name>_bounds`` beside it. The constructor stores every
+    argument as it came and ends with `check_parameters`.
     """
 
     parameters: ClassVar[tuple[str, ...]] = ()

@@ -1,33 +1,26 @@
 """The GP kernel and the neural tangent kernel of an infinitely wide RNN: check, choose a backend, apply."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float64
 from torch import Tensor
+from torch.autograd import forward_ad
 
-from sostenuto.checks import check_choice
+from sostenuto.checks import check_choice, require
+from sostenuto.ops.backend import BACKENDS, HAS_TRITON, choose_backend
+from sostenuto.ops.recurrent_ntk import fast
 from sostenuto.ops.recurrent_ntk.duals import Dual, dual_of
 from sostenuto.ops.recurrent_ntk.profile import Profile, profile
 from sostenuto.ops.recurrent_ntk.ragged import Series, by_length, identities, same
 from sostenuto.ops.recurrent_ntk.reference import pairs_reference, pooling_weights
-from sostenuto.ops.recurrent_ntk.scales import Scales
+from sostenuto.ops.recurrent_ntk.scales import Scaled, Scales
 
 __all__ = ["KINDS", "POOLINGS", "Scaled", "Scales", "recurrent_ntk", "recurrent_ntk_diagonal"]
 
 KINDS = ("ntk", "nngp")
 POOLINGS = ("last", "mean")
 Activation = str | Callable[[Tensor], Tensor]
-
-
-@dataclass(frozen=True)
-class Scaled:
-    """A matrix beyond float64: entry (i, j) is values_ij · exp(rows_i + columns_j)."""
-
-    values: Float64[Tensor, "row column"]
-    rows: Float64[Tensor, " row"]
-    columns: Float64[Tensor, " column"]
 
 
 def recurrent_ntk(
@@ -38,11 +31,16 @@ def recurrent_ntk(
     activation: Activation = "relu",
     kind: str = "ntk",
     pooling: str = "last",
+    backend: str = "auto",
 ) -> Scaled:
     """Return Θ(x, y), or the GP kernel 𝒦(x, y), for every pair of sequences of any lengths.
 
-    Reference: paper 004, Theorem 1 and eqs. (11)–(19), corrected as in docs/errata.md (004.1–004.4). ``right=None`` means
-    ``left`` again. The units of a rectifier's kernel are kept as logarithms, so that no length and no σ overflows.
+    Reference: paper 004, Theorem 1 and eqs. (11)–(19), corrected in docs/errata.md (004.1–4). ``right=None``
+    means ``left`` again. The units of a rectifier's kernel are kept as logarithms, so no length and no σ overflows.
+
+    ``backend="auto"`` takes compiled code for the closed forms, ``"relu"`` and ``"erf"``, where nothing is to be
+    differentiated, and the reference otherwise. Sequences on a GPU are profiled on the CPU and paired on the GPU, but
+    for mean pooling, which runs on the CPU; the result is on the CPU.
 
     >>> x = [torch.tensor([[1.0], [-1.0]], dtype=torch.float64), torch.ones(1, 1, dtype=torch.float64)]
     >>> recurrent_ntk(x, None, Scales.of(w=1.0)).values.shape
@@ -50,8 +48,12 @@ def recurrent_ntk(
     """
     check_choice("kind", kind, KINDS)
     check_choice("pooling", pooling, POOLINGS)
-    dual = dual_of(activation)
     other = left if right is None else right
+    chosen = _chosen(backend, activation, pooling, scales, left, other)
+    if chosen != "reference":
+        options = {"erf": activation == "erf", "kind": kind, "pooling": pooling, "gpu": chosen == "gpu"}
+        return fast.matrix(left, right, scales, **options)
+    dual = dual_of(activation)
     numbers = identities(left, other)
     rows = _groups(left, scales, dual)
     columns = rows if right is None else _groups(other, scales, dual)
@@ -71,10 +73,13 @@ def recurrent_ntk_diagonal(
     activation: Activation = "relu",
     kind: str = "ntk",
     pooling: str = "last",
+    backend: str = "auto",
 ) -> tuple[Float64[Tensor, " n"], Float64[Tensor, " n"]]:
     """Return k(x, x) of every sequence as a number and the logarithm of its unit: k = number · exp(2 · logarithm)."""
     check_choice("kind", kind, KINDS)
     check_choice("pooling", pooling, POOLINGS)
+    if _chosen(backend, activation, "last", scales, sequences) != "reference":
+        return fast.diagonal(sequences, scales, erf=activation == "erf", kind=kind, pooling=pooling)
     dual = dual_of(activation)
     groups = _groups(sequences, scales, dual)
     values = torch.zeros(len(sequences), dtype=torch.float64)
@@ -85,6 +90,31 @@ def recurrent_ntk_diagonal(
             own = torch.stack([_alone(group, n, dual, kind) for n in range(len(indices))])
         values = values.index_put((indices,), own)
     return values, _units(groups, len(sequences), pooling)
+
+
+def _chosen(backend: str, activation: Activation, pooling: str, scales: Scales, *sides: Sequence[Series]) -> str:
+    """Settle the backend: compiled code has the closed forms only, no derivative, and on the GPU no mean over steps."""
+    check_choice("backend", backend, BACKENDS)
+    example = sides[0][0].new_zeros(1)
+    closed = isinstance(activation, str)
+    if closed and example.is_cuda and HAS_TRITON and backend in ("auto", "gpu") and _plain(scales, sides):
+        return "gpu" if pooling == "last" else "cpu"
+    if backend == "auto" and not (closed and _plain(scales, sides)):
+        return "reference"
+    require(
+        backend != "cpu" or closed,
+        "expected activation='relu' or 'erf' with backend='cpu'",
+        f"got {activation!r}",
+        "pass backend='auto'",
+    )
+    return choose_backend(backend, example, built=("cpu",))
+
+
+def _plain(scales: Scales, sides: tuple[Sequence[Series], ...]) -> bool:
+    """Whether nothing is differentiated, forward or backward."""
+    tensors = [*vars(scales).values(), *(sequence for side in sides for sequence in side)]
+    recording = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    return not recording and all(forward_ad.unpack_dual(tensor).tangent is None for tensor in vars(scales).values())
 
 
 def _alone(group: Profile, n: int, dual: Dual, kind: str) -> Tensor:

@@ -28,7 +28,7 @@ class Covariances:
 
 
 def covariances(x: Series, y: Series, scales: Scales, dual: Dual, *, pooling: str = "last") -> Covariances:
-    """Return Σ^(ℓ,t,t′)(x, y) and Π^(ℓ,t,t′)(x, y) of paper 004, eqs. (13)–(18), as corrected in docs/errata.md, 004.2–3."""
+    """Return Σ and Π of paper 004, eqs. (13)–(18), at every (ℓ, t, t′), as corrected in docs/errata.md, 004.2–3."""
     own = [_variances(side, scales, dual) for side in (x, y)]
     equal = x.shape == y.shape and torch.equal(x, y)
     sigma, covariance, slope = _forward(x, y, own[0], own[1], equal, scales, dual)

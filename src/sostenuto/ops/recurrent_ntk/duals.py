@@ -51,7 +51,8 @@ class ReLU:
     def pair(
         self, delta: Values, epsilon: Values, roots: Values, left: Moments, right: Moments
     ) -> tuple[Values, Values]:
-        """Return the loss αα′ − A and the slope A′ at C = 1 − δ."""
+        """Return the loss αα′ − A and the slope A′ at C = 1 − δ; the two sequences' moments are constants."""
+        del roots, left, right
         theta, rest, sine = angle(delta, epsilon)
         cosine = (epsilon - delta) / 2
         loss = delta / 2 - (sine - theta * cosine) / (2 * math.pi)
@@ -69,13 +70,16 @@ class Erf:
         inverse = torch.sqrt(2.0 / (1.0 + 2.0 * variance))
         gap = inverse**2 / 2
         theta, _, sine = angle(gap, 2 - gap)
-        root = safe_root(1 - 2 * theta / math.pi)
+        # Of a small variance arcsin is the small number, of a large one 1 − arcsin.
+        small = torch.asin((2 * variance / (1 + 2 * variance)).clamp(max=0.9)) * 2 / math.pi
+        root = safe_root(torch.where(variance < 0.5, small, 1 - 2 * theta / math.pi))
         return Moments(inverse, gap, root, 2 / (math.pi * sine), torch.ones_like(inverse))
 
     def pair(
         self, delta: Values, epsilon: Values, roots: Values, left: Moments, right: Moments
     ) -> tuple[Values, Values]:
         """Return the loss αα′ − A and the slope A′ at C = 1 − δ."""
+        del left, right
         theta, _, sine = angle(delta, epsilon)
         return roots - 1 + 2 * theta / math.pi, 2 / (math.pi * sine)
 
@@ -83,8 +87,8 @@ class Erf:
 class Quadrature:
     """Any activation, by the Hermite series of φ(√Σ·z): A(C) = Σ_k a_k(x) a_k(y) C^k.
 
-    The coefficients a_k = E[φ(√Σ z) He_k(z)] / √k! come from Gauss–Hermite quadrature with ``nodes`` nodes; ``terms`` of
-    them are kept. The slope is the series' derivative, so φ′ is not asked for, and φ = abs or a leaky rectifier are
+    The coefficients a_k = E[φ(√Σ z) He_k(z)] / √k! come from Gauss–Hermite quadrature with ``nodes`` nodes; ``terms``
+    of them are kept. The slope is the series' derivative, so φ′ is not asked for, and φ = abs or a leaky rectifier are
     allowed, though their series converges slowly. `error` states what was lost.
 
     >>> dual = Quadrature(torch.erf)
@@ -139,7 +143,11 @@ class Quadrature:
     def error(self, variance: Values) -> Values:
         """Estimate the relative error of A and of A′ at C = 1: the weight, (k+1) a_k², of the last tenth of the terms.
 
-        It is 1e-14 or less for tanh up to Σ = 1, and grows with Σ, for the function then looks steeper.
+        It grows with Σ, for the function then looks steeper.
+
+        >>> variances = torch.tensor([0.25, 1.0, 4.0], dtype=torch.float64)
+        >>> Quadrature(torch.tanh).error(variances) < torch.tensor([1e-20, 1e-9, 1e-3])
+        tensor([True, True, True])
         """
         coefficients = self.moments(variance).coefficients
         assert coefficients is not None

@@ -1,6 +1,6 @@
 """What one sequence brings to all its pairs: its variances at every layer and step, kept so that no step overflows.
 
-With q the variance Σ^(ℓ,t,t)(x, x) and r its normalization, a pair needs d = σ_w·unit_{t−1}·r_t, the inputs σ_u x_t r_t/√m
+With q the variance Σ^(ℓ,t,t)(x, x) and r its normalization, a pair needs d = σ_w·unit_{t−1}·r_t, inputs σ_u x_t r_t/√m
 (layer 1) or σ_u·unit^{ℓ−1}·r (above), and the bias σ_b r: bounded numbers, whatever q is. A rectifier's q may leave
 float64 (σ_w = 1.47 does near 9000 steps), so it is held as a number near 1 and a power of 4.
 """
@@ -43,7 +43,7 @@ class Profile:
 
     layers: tuple[LayerProfile, ...]
     log_unit: Rows
-    """log of the read-out's σ_v times the top layer's unit: a value is exp(log_unit_x + log_unit_y) times what pairs give."""
+    """log of σ_v times the top layer's unit: a value is exp(log_unit_x + log_unit_y) times what pairs give."""
     nngp: Rows
     """A(x, x) of the top layer at every step."""
     ntk: Rows
@@ -61,7 +61,7 @@ class Profile:
 
 
 def profile(x: Float64[Tensor, "n time channel"], scales: Scales, dual: Dual) -> Profile:
-    """Run the variances of paper 004, eqs. (13)–(14) for x = x′ (corrected in docs/errata.md, 004.2) through time and layers."""
+    """Run the variances of paper 004, eqs. (13)–(14) for x = x′ (docs/errata.md, 004.2), through time and layers."""
     drive = x * (1 / math.sqrt(x.shape[2]))
     layers: list[LayerProfile] = []
     exponents, below, tangent = torch.zeros(x.shape[:2], dtype=torch.float64), None, None

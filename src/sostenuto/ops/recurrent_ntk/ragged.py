@@ -22,7 +22,7 @@ def by_length(sequences: Sequence[Series]) -> dict[int, list[int]]:
 
 
 def identities(*sides: Sequence[Series]) -> list[Tensor]:
-    """Number the distinct sequences of several lists: equal numbers mean equal length and values.
+    """Give a number to each distinct sequence of several lists: equal numbers mean equal length and values.
 
     >>> one, two = torch.zeros(1, 1, dtype=torch.float64), torch.ones(1, 1, dtype=torch.float64)
     >>> [numbers.tolist() for numbers in identities([one, two], [two])]

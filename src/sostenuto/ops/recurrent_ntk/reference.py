@@ -1,4 +1,4 @@
-"""What the recurrent NTK means, in plain torch: a loop over time on normalized covariances; gradients are autograd's."""
+"""What the recurrent NTK means, in plain torch: a loop over time on normalized covariances, for autograd too."""
 
 from collections.abc import Iterator
 
@@ -41,7 +41,7 @@ def pairs_reference(
 
 
 def pooling_weights(side: Profile) -> tuple[Float64[Tensor, "n time"], Float64[Tensor, " n"]]:
-    """Split each step's share of a mean, unit_t / T, into a number of at most 1 / T and the logarithm of the largest."""
+    """Split each step's share of a mean, unit_t / T, into a number of at most 1 / T and the largest's logarithm."""
     largest = side.log_unit.detach().amax(1)
     largest = torch.where(torch.isinf(largest), 0.0, largest)
     return torch.exp(side.log_unit - largest[:, None]) / side.steps, largest
@@ -91,7 +91,7 @@ def _step(
 def _carried(
     left: LayerProfile, right: LayerProfile, factor: str, root: str, i: int, j: int, state: State
 ) -> tuple[Pairs, Pairs, Pairs]:
-    """Return what a state adds to 1 − C, to 1 + C and to Θ; A = αα′ − loss, so no difference of near numbers is taken."""
+    """Return what a state adds to 1 − C, to 1 + C and to Θ, without a difference of near numbers: A = αα′ − loss."""
     loss, tangent = state
     d, f = getattr(left, factor)[:, i, None], getattr(right, factor)[None, :, j]
     a, c = getattr(left, root)[:, i, None], getattr(right, root)[None, :, j]

@@ -34,3 +34,12 @@ class Scales:
         """Repeat single numbers for every layer."""
         layered = (torch.as_tensor(value, dtype=torch.float64).expand(num_layers).clone() for value in (w, u, b, h))
         return cls(*layered, torch.tensor(v, dtype=torch.float64))
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """A matrix beyond float64: entry (i, j) is values_ij · exp(rows_i + columns_j)."""
+
+    values: Float64[Tensor, "row column"]
+    rows: Float64[Tensor, " row"]
+    columns: Float64[Tensor, " column"]

@@ -1,0 +1,109 @@
+"""Sequences of any lengths to and from the compiled kernels: sorted, profiled, paired, put back in order."""
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float64
+from torch import Tensor
+
+from sostenuto.ops.recurrent_ntk.ragged import Series, identities
+from sostenuto.ops.recurrent_ntk.scales import Scaled, Scales
+
+
+@dataclass(frozen=True)
+class Side:
+    """Sequences sorted by length, longest first: ``order`` says where each came from."""
+
+    order: np.ndarray
+    numbers: np.ndarray
+    profiles: Any
+
+
+def matrix(
+    left: Sequence[Series],
+    right: Sequence[Series] | None,
+    scales: Scales,
+    *,
+    erf: bool,
+    kind: str,
+    pooling: str,
+    gpu: bool = False,
+) -> Scaled:
+    """Return the kernel of every pair, computed on the CPU or on the sequences' GPU."""
+    numbers = _numbers(scales, left, right)
+    one = _side(left, numbers[0], scales, erf)
+    two = one if right is None else _side(right, numbers[1], scales, erf)
+    options = {"layers": len(scales.w), "erf": erf, "bias": bool(scales.b.any()), "kind": kind}
+    options["mode"] = "upper" if right is None else "all"
+    if gpu:
+        found = _on_gpu(one, two, left[0].device, options)
+    else:
+        found = _cpu().pairs(one.profiles, two.profiles, (one.numbers, two.numbers), pooling=pooling, **options)
+    if right is None:
+        found = np.triu(found) + np.triu(found, 1).T
+    values = np.empty_like(found)
+    values[np.ix_(one.order, two.order)] = found
+    return Scaled(torch.from_numpy(values), _units(one, scales, pooling), _units(two, scales, pooling))
+
+
+def diagonal(
+    sequences: Sequence[Series], scales: Scales, *, erf: bool, kind: str, pooling: str
+) -> tuple[Float64[Tensor, " n"], Float64[Tensor, " n"]]:
+    """Return k(x, x) of every sequence, and the logarithm of its unit."""
+    side = _side(sequences, np.arange(len(sequences)), scales, erf)
+    if pooling == "last":
+        found = side.profiles.own[:, int(kind == "ntk")]
+    else:
+        found = _cpu().pairs(
+            side.profiles, side.profiles, (side.numbers, side.numbers), layers=len(scales.w),
+            erf=erf, bias=bool(scales.b.any()), kind=kind, pooling=pooling, mode="own",
+        )[:, 0]  # fmt: skip
+    values = np.empty(len(sequences))
+    values[side.order] = found
+    return torch.from_numpy(values), _units(side, scales, pooling)
+
+
+def _on_gpu(one: Side, two: Side, device: torch.device, options: dict[str, Any]) -> np.ndarray:
+    kernels = importlib.import_module("sostenuto.ops.recurrent_ntk.gpu")
+    sides = [one] if two is one else [one, two]
+    tables = [torch.from_numpy(side.profiles.table).to(device).permute(1, 2, 0).contiguous() for side in sides]
+    lengths = [torch.from_numpy(side.profiles.lengths).to(device) for side in sides]
+    numbers = [torch.from_numpy(side.numbers).to(device) for side in sides]
+    parts = one.profiles.parts
+    found = kernels.pairs(
+        tables[0], tables[-1], (lengths[0], lengths[-1]), (numbers[0], numbers[-1]), parts=parts, **options
+    )
+    return found.cpu().numpy()
+
+
+def _side(sequences: Sequence[Series], numbers: np.ndarray, scales: Scales, erf: bool) -> Side:
+    lengths = np.array([len(sequence) for sequence in sequences])
+    order = np.argsort(-lengths, kind="stable")
+    x = torch.cat([sequences[index] for index in order]).cpu().numpy()
+    sigmas = torch.stack([scales.w, scales.u, scales.b, scales.h]).numpy()
+    found = importlib.import_module("sostenuto.ops.recurrent_profile.cpu").profiles(x, lengths[order], sigmas, erf)
+    return Side(order, numbers[order], found)
+
+
+def _numbers(scales: Scales, left: Sequence[Series], right: Sequence[Series] | None) -> list[np.ndarray]:
+    """Give equal sequences equal numbers where it matters: only the start's term asks."""
+    if bool(scales.h.any()):
+        return [numbers.numpy() for numbers in identities(left, left if right is None else right)]
+    count = len(left)
+    return [np.arange(count), np.arange(count) if right is None else np.arange(count, count + len(right))]
+
+
+def _units(side: Side, scales: Scales, pooling: str) -> Tensor:
+    unit = side.profiles.log_unit[:, -1] if pooling == "last" else side.profiles.shares()[1]
+    units = np.empty(len(side.order))
+    with np.errstate(divide="ignore"):
+        units[side.order] = unit + np.log(scales.v.numpy())
+    return torch.from_numpy(units)
+
+
+def _cpu() -> Any:
+    return importlib.import_module("sostenuto.ops.recurrent_ntk.cpu")
