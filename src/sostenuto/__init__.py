@@ -10,6 +10,7 @@ from sostenuto.version import __version__
 
 if TYPE_CHECKING:
     from sostenuto import audits, datasets, kernels, nn, theory
+    from sostenuto.audits.audit import audit
     from sostenuto.estimators.classifier import RecurrentClassifier
     from sostenuto.estimators.nystroem_rntk import NystroemRNTK
     from sostenuto.estimators.regressor import RecurrentRegressor
@@ -23,6 +24,7 @@ __all__ = [
     "RecurrentClassifier",
     "RecurrentRegressor",
     "__version__",
+    "audit",
     "audits",
     "datasets",
     "kernels",
@@ -36,6 +38,7 @@ _HOMES = {
     "RNTKRegressor": "sostenuto.estimators.rntk_regressor",
     "RecurrentClassifier": "sostenuto.estimators.classifier",
     "RecurrentRegressor": "sostenuto.estimators.regressor",
+    "audit": "sostenuto.audits.audit",
 }
 """Where the public names that are not modules live."""
 

@@ -7,6 +7,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sostenuto.audits.adapter import Adapted, adapt
+    from sostenuto.audits.audit import AuditReport
     from sostenuto.audits.base import AuditResult
     from sostenuto.audits.curvature.hessian import HessianSpectrum, hessian_spectrum
     from sostenuto.audits.curvature.surface import LossSurface, loss_surface
@@ -30,7 +32,9 @@ if TYPE_CHECKING:
     from sostenuto.audits.stability.state_spectrum import StateSpectrum, state_spectrum
 
 __all__ = [
+    "Adapted",
     "AdversarialAccuracy",
+    "AuditReport",
     "AuditResult",
     "CertifiedStability",
     "FixedPoints",
@@ -47,6 +51,7 @@ __all__ = [
     "RepeatedTokens",
     "StabilityRadius",
     "StateSpectrum",
+    "adapt",
     "adversarial_accuracy",
     "certified_stability",
     "fixed_points",
@@ -66,6 +71,9 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Adapted": "adapter",
+    "AuditReport": "audit",
+    "adapt": "adapter",
     "PerturbationError": "stability.perturbation",
     "StabilityRadius": "stability.perturbation",
     "perturbation_error": "stability.perturbation",

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from sostenuto.cli import data
+from sostenuto.cli.audit import audit
 from sostenuto.cli.bench import bench
 from sostenuto.cli.fit import fit
 from sostenuto.cli.gram import gram
@@ -21,6 +22,7 @@ app = typer.Typer(
 )
 app.command()(fit)
 app.command()(predict)
+app.command()(audit)
 app.command()(tune)
 app.command()(gram)
 app.command()(bench)

@@ -17,9 +17,9 @@ from sostenuto.report.contents.headline import headline
 from sostenuto.report.contents.learning import learning_section
 from sostenuto.report.contents.regression import regression_section
 from sostenuto.report.contents.settings import settings_section
-from sostenuto.report.judgment import judge
+from sostenuto.report.judgment import Judgment, judge
 from sostenuto.report.palette import variables
-from sostenuto.report.section import Picture, Section
+from sostenuto.report.section import Cards, Picture, Section
 from sostenuto.report.svg import inline_svg
 from sostenuto.report.text import clean, one_line, shorten
 from sostenuto.results import FitResult
@@ -39,19 +39,37 @@ def render(result: FitResult, *, sections: Sequence[Section] = ()) -> str:
         own.append(classification_section(result.classification))
     if result.regression is not None:
         own.append(regression_section(result.regression))
-    every = [*own, *sections, settings_section(result)]
-    _check_anchors(every)
-    name = one_line(result.run) or "unnamed run"
+    return compose(
+        name=one_line(result.run) or "unnamed run",
+        subject=f"{shorten(result.model, 60)} on {shorten(result.data.name, 60)}",
+        judgment=judge(result),
+        headline=headline(result),
+        sections=[*own, *sections, settings_section(result)],
+    )
+
+
+def compose(
+    *,
+    name: str,
+    subject: str,
+    judgment: Judgment,
+    headline: Cards,
+    sections: Sequence[Section],
+    kind: str = "report of a fit",
+) -> str:
+    """Return a page as HTML: its name, a judgment, key numbers, and sections, each with an anchor of its own."""
+    _check_anchors(sections)
     return (
         _environment()
         .get_template("page.html")
         .render(
-            name=shorten(name, 80),
-            full_name=name,
-            subject=f"{shorten(result.model, 60)} on {shorten(result.data.name, 60)}",
-            judgment=judge(result),
-            headline=headline(result),
-            sections=every,
+            name=shorten(one_line(name), 80),
+            full_name=one_line(name),
+            subject=one_line(subject),
+            kind=kind,
+            judgment=judgment,
+            headline=headline,
+            sections=sections,
             draw=_drawer(),
             light=Markup(variables("light")),
             dark=Markup(variables("dark")),

@@ -282,5 +282,5 @@ def test_matplotlib_is_not_needed_to_measure():
 
 def test_names_are_listed():
     assert "noise_accuracy" in dir(so.audits)
-    with pytest.raises(AttributeError, match="it has: .*AuditResult"):
+    with pytest.raises(AttributeError, match=r"it has: .*AuditResult"):
         _ = so.audits.horoscope

@@ -57,11 +57,11 @@ class GradientFlow(AuditResult):
         worst = max(self.layers, key=lambda one: abs(math.log(max(one.ratio, 1e-300))))
         said = {
             "healthy": "Gradients reach the first step",
-            "vanishing": "Gradients vanish on the way back",
-            "exploding": "Gradients explode on the way back",
+            "vanishing": "Gradients vanish on the way back to the first step",
+            "exploding": "Gradients explode on the way back to the first step",
         }[self.verdict]
         where = f" in layer {worst.layer}" if len(self.layers) > 1 else ""
-        return f"{said}: {number(worst.ratio, digits=3)} of their size at the end is left{where}."
+        return f"{said}: they are {number(worst.ratio, digits=3)} times as large there as at the end{where}."
 
     def plot(self, ax: Any) -> None:
         """Draw the size of the gradient over time, a line a layer."""

@@ -224,7 +224,7 @@ def _frequencies(tail: _Weighted) -> list[float]:
 def _polynomial(tail: _Weighted, terms: int, transients: int) -> _Fit:
     """Fit ``terms`` powers of t + s with one shift s, and perhaps a fast exponential beside them."""
     time, span = tail.time, tail.time[-1] - tail.time[0]
-    longest = np.log(time[-1] + 1)
+    longest = np.log(1 + 0.1 * time[-1])  # a larger shift would let a power pass for an exponential
     fastest = np.log(700 / span)
 
     def powers(parameters: np.ndarray) -> np.ndarray:

@@ -1,0 +1,163 @@
+# ruff: noqa: N806 (X is the name of the contract)
+import json
+
+import pytest
+import torch
+from torch import nn
+
+import sostenuto
+from sostenuto.audits import adapt
+from sostenuto.audits.audit import CHECKS, NEED_TARGETS, AuditReport, audit
+from sostenuto.audits.page import TITLES, render
+from sostenuto.audits.verdicts import verdict
+from sostenuto.checks import InputError
+
+
+class Last(nn.Module):
+    def __init__(self, layer=None, dropout=0.0):
+        super().__init__()
+        self.layer = layer if layer is not None else nn.GRU(2, 4, batch_first=True)
+        self.head, self.dropout = nn.Linear(4, 2), nn.Dropout(dropout)
+
+    def forward(self, x):
+        return self.head(self.dropout(self.layer(x)[0][:, -1]))
+
+
+@pytest.fixture(scope="module")
+def data():
+    generator = torch.Generator().manual_seed(0)
+    X = torch.randn(24, 20, 2, generator=generator)
+    return X, (X[:, :, 0].sum(1) > 0).long()
+
+
+@pytest.fixture(scope="module")
+def report(data):
+    torch.manual_seed(0)
+    return audit(Last(dropout=0.5).train(), *data, progress=False)
+
+
+def test_every_check_answers(report):
+    assert report.refused == {}
+    assert list(report.results()) == list(CHECKS)
+    assert report.memory.horizon == 19
+    assert sostenuto.audit is audit
+    assert set(TITLES) == set(CHECKS)
+
+
+def test_the_report_survives_json(report):
+    plain = json.loads(report.to_json())
+    assert AuditReport.from_dict(plain) == report
+    assert plain["memory"]["kind"] == report.memory.kind
+
+
+def test_the_same_seed_gives_the_same_numbers(report, data):
+    torch.manual_seed(0)
+    again = audit(Last(dropout=0.5).train(), *data, progress=False)
+    assert {**again.to_dict(), "seconds": 0} == {**report.to_dict(), "seconds": 0}
+
+
+def test_the_page_says_every_verdict_and_nothing_is_loaded_from_outside(report, tmp_path):
+    page = report.save(tmp_path / "audit.html").read_text()
+    for name, result in report.results().items():
+        assert TITLES[name][0] in page
+        assert verdict(name, result).label in page
+    assert "audit of a model" in page
+    assert "<script" not in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert "https://" not in page
+    assert len(page) < 2_000_000
+    assert render(report) == page
+
+
+def test_two_models_side_by_side(report, data):
+    torch.manual_seed(1)
+    other = audit(Last(), *data, checks=["memory", "noise"], progress=False)
+    page = render(report, against=other, name="first<run>", other="second&run")
+    assert "Side by side" in page
+    assert "first&lt;run&gt;" in page
+    assert "second&amp;run" in page
+    assert "not measured" in page
+
+
+def test_without_classes_memory_and_stability_are_asked(data):
+    found = audit(Last(), data[0], progress=False)
+    assert set(found.refused) == set(NEED_TARGETS)
+    assert found.memory is not None
+    assert "needs y" in render(found)
+
+
+def test_a_model_without_a_state_keeps_the_other_checks(data):
+    class Mean(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = nn.Linear(2, 2)
+
+        def forward(self, x):
+            return self.head(x.mean(1))
+
+    found = audit(Mean(), *data, progress=False)
+    assert set(found.refused) == {"lyapunov", "certificates", "gradients"}
+    assert all("expected a model with one recurrent layer" in reason for reason in found.refused.values())
+    assert "Not measured" in render(found)
+
+
+def test_a_model_in_bfloat16(data):
+    found = audit(Last().bfloat16(), *data, checks=["memory", "noise", "attack"], progress=False)
+    assert found.refused == {}
+
+
+def test_a_model_that_returns_a_tuple_is_refused_in_a_sentence_and_adapted(data):
+    tuples = nn.GRU(2, 2, batch_first=True)
+    with pytest.raises(InputError, match="expected the model to return one tensor, got tuple; wrap it"):
+        audit(tuples, *data, progress=False)
+    found = audit(adapt(tuples), data[0], data[1], checks="noise", progress=False)
+    assert found.noise is not None
+
+
+def test_a_model_that_raises_is_refused_in_a_sentence(data):
+    class Broken(nn.Module):
+        def forward(self, x):
+            raise RuntimeError("no\nway")
+
+    with pytest.raises(InputError, match="got RuntimeError: no; call the model on such a tensor") as caught:
+        audit(Broken(), *data, progress=False)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("layout", ["btc", "tbc", "bct"])
+def test_adapters_turn_layouts(layout):
+    class Sum(nn.Module):
+        def forward(self, x):
+            assert tuple(x.shape) == {"btc": (5, 7, 2), "tbc": (7, 5, 2), "bct": (5, 2, 7)}[layout]
+            return {"scores": x * 2}
+
+    x = torch.randn(5, 7, 2)
+    adapted = adapt(Sum(), layout=layout, output=lambda found: found["scores"])
+    torch.testing.assert_close(adapted(x), 2 * x)
+
+
+def test_lengths_reach_a_model_that_names_them_otherwise(data):
+    class Needs(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = nn.Linear(2, 2)
+
+        def forward(self, x, seq_len):
+            return self.head(x[torch.arange(len(x)), seq_len - 1])
+
+    ragged = [row[: 5 + index % 4] for index, row in enumerate(data[0])]
+    found = audit(adapt(Needs(), lengths="seq_len"), ragged, data[1], checks="noise", progress=False)
+    assert found.noise.count == 24
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"budget": "huge"}, "expected budget to be one of 'quick', 'full', got 'huge'"),
+        ({"checks": ["mood"]}, "expected check to be one of 'memory', .* got 'mood'"),
+        ({"checks": []}, "expected at least one check, got none"),
+    ],
+)
+def test_bad_options_are_refused(data, options, message):
+    with pytest.raises(InputError, match=message):
+        audit(Last(), *data, **options)
