@@ -12,6 +12,8 @@ from torch import nn
 
 import sostenuto as so
 from sostenuto.audits import noise_accuracy
+from sostenuto.audits.robustness.corruptions import CORRUPTIONS
+from sostenuto.audits.robustness.labeled import labeled_sequences
 from sostenuto.checks import InputError
 from sostenuto.models.classifier import SequenceClassifier
 from tests.laws.audit_laws import Answering, AuditLaws
@@ -98,7 +100,7 @@ def test_salt_and_pepper_takes_the_extremes_of_the_channel():
         }
 
 
-@pytest.mark.parametrize("kind", ["gaussian", "salt-and-pepper"])
+@pytest.mark.parametrize("kind", ["gaussian", "salt-and-pepper", "missing", "shift"])
 def test_the_batch_size_changes_nothing(kind):
     X, y = signs(101)
     results = [
@@ -237,7 +239,7 @@ def test_one_of_our_own_models_and_one_in_bfloat16():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kind": "pink"}, "expected kind to be one of 'gaussian', 'salt-and-pepper', got 'pink'"),
+        ({"kind": "pink"}, "expected kind to be one of 'gaussian', 'salt-and-pepper', 'missing', 'shift', got 'pink'"),
         ({"levels": ()}, "expected at least one noise level, got none"),
         ({"levels": (0.1, -0.5)}, "expected finite levels of at least 0, got 0.1, -0.5"),
         ({"levels": (float("nan"),)}, "expected finite levels"),
@@ -284,3 +286,35 @@ def test_names_are_listed():
     assert "noise_accuracy" in dir(so.audits)
     with pytest.raises(AttributeError, match=r"it has: .*AuditResult"):
         _ = so.audits.horoscope
+
+
+def test_lost_steps_hold_the_value_before():
+    data = labeled_sequences(Answering(lambda x: x), torch.arange(12.0).reshape(2, 6, 1), [0, 1])
+    damage = CORRUPTIONS["missing"](data)
+    drawn = torch.tensor([[0.1, 0.9, 0.1, 0.1, 0.9, 0.2], [0.9] * 6])[:, :, None]
+    found = damage.apply(data.values, drawn, 0.5, torch.tensor([6, 6]))
+    assert found[0, :, 0].tolist() == [0, 1, 1, 1, 4, 4]
+    assert torch.equal(found[1], data.values[1])
+
+
+def test_shifts_stay_within_each_sequence():
+    data = labeled_sequences(Answering(lambda x: x), torch.arange(12.0).reshape(2, 6, 1), [0, 1])
+    damage = CORRUPTIONS["shift"](data)
+    found = damage.apply(data.values, torch.tensor([1.0, -1.0])[:, None, None], 0.5, torch.tensor([6, 4]))
+    assert found[0, :, 0].tolist() == [0, 0, 0, 0, 1, 2]
+    assert found[1, :4, 0].tolist() == [8, 9, 9, 9]
+
+
+@pytest.mark.parametrize("kind", ["missing", "shift"])
+def test_damage_grows_with_its_level(kind):
+    torch.manual_seed(0)
+    x = torch.randn(200, 12, 1)
+    found = noise_accuracy(
+        Answering(lambda x: torch.cat([-x[:, 5], x[:, 5]], -1)),
+        x,
+        (x[:, 5, 0] > 0).long(),
+        levels=(0, 0.3, 1),
+        kind=kind,
+    )
+    assert found.accuracy[0] == 1.0 > found.accuracy[1] > found.accuracy[2]
+    assert found.summary().endswith("%.")

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from sostenuto.audits.robustness.labeled import LabeledSequences
 from sostenuto.report.numbers import number, percent
-from sostenuto.types import Sequences
+from sostenuto.types import Lengths, Sequences
 
 
 class Corruption(ABC):
@@ -31,8 +31,8 @@ class Corruption(ABC):
         """Draw what `apply` needs for values of ``shape`` (batch, time, channel), one number a sample in order."""
 
     @abstractmethod
-    def apply(self, values: Sequences, drawn: Tensor, level: float) -> Sequences:
-        """Return the damaged values."""
+    def apply(self, values: Sequences, drawn: Tensor, level: float, lengths: Lengths) -> Sequences:
+        """Return the damaged values; what is written beyond ``lengths`` is not used."""
 
     @staticmethod
     @abstractmethod
@@ -53,7 +53,7 @@ class GaussianNoise(Corruption):
         """Draw ε."""
         return torch.from_numpy(generator.standard_normal(shape))
 
-    def apply(self, values: Sequences, drawn: Tensor, level: float) -> Sequences:
+    def apply(self, values: Sequences, drawn: Tensor, level: float, lengths: Lengths) -> Sequences:  # noqa: ARG002
         """Add the noise."""
         return values + (level * self.deviation * drawn).to(values.dtype)
 
@@ -86,7 +86,7 @@ class SaltAndPepper(Corruption):
         """Draw a number in [−1, 1): its size says whether a sample is hit, its sign by what."""
         return torch.from_numpy(generator.uniform(-1.0, 1.0, shape))
 
-    def apply(self, values: Sequences, drawn: Tensor, level: float) -> Sequences:
+    def apply(self, values: Sequences, drawn: Tensor, level: float, lengths: Lengths) -> Sequences:  # noqa: ARG002
         """Replace the samples that are hit."""
         extremes = torch.where(drawn < 0, self.least, self.largest).to(values.dtype)
         return torch.where(drawn.abs() <= level, extremes, values)
@@ -101,4 +101,70 @@ class SaltAndPepper(Corruption):
         return f"{percent(level)} of the samples replaced by the extremes of their channel"
 
 
-CORRUPTIONS: dict[str, type[Corruption]] = {"gaussian": GaussianNoise, "salt-and-pepper": SaltAndPepper}
+class MissingSteps(Corruption):
+    """A share ``level`` of the steps is lost in all channels, and the value before stays: a sensor that sticks."""
+
+    method = "The share given by the level of all true steps was lost, and the value before each held on"
+    unit = "share of steps lost"
+    highest = 1.0
+
+    def __init__(self, data: LabeledSequences) -> None:
+        """Nothing is measured."""
+
+    def draw(self, shape: tuple[int, ...], generator: np.random.Generator) -> Tensor:
+        """Draw a number in [0, 1) a step: below the level the step is lost."""
+        return torch.from_numpy(generator.uniform(0.0, 1.0, shape))[:, :, :1]
+
+    def apply(self, values: Sequences, drawn: Tensor, level: float, lengths: Lengths) -> Sequences:  # noqa: ARG002
+        """Hold the last step that was kept; the first is always there."""
+        step = torch.arange(values.shape[1])[:, None]
+        kept = torch.where(drawn >= level, step, 0).cummax(1).values
+        return values.gather(1, kept.expand_as(values))
+
+    @staticmethod
+    def describe(level: float) -> str:
+        """Name the damage.
+
+        >>> MissingSteps.describe(0.5)
+        '50.0\u202f% of the steps lost and the value before held'
+        """
+        return f"{percent(level)} of the steps lost and the value before held"
+
+
+class TimeShift(Corruption):
+    """Each sequence starts up to ``level`` of its length earlier or later; its edge value fills the gap."""
+
+    method = "Each sequence was moved in time by up to the level times its length, its edge value filling the gap"
+    unit = "largest shift, share of the length"
+    highest = 1.0
+
+    def __init__(self, data: LabeledSequences) -> None:
+        """Nothing is measured."""
+
+    def draw(self, shape: tuple[int, ...], generator: np.random.Generator) -> Tensor:
+        """Draw a number in [−1, 1) a sequence: the share of the largest shift."""
+        return torch.from_numpy(generator.uniform(-1.0, 1.0, shape))[:, :1, :1]
+
+    def apply(self, values: Sequences, drawn: Tensor, level: float, lengths: Lengths) -> Sequences:
+        """Read every step from where it was before the shift, within the sequence."""
+        ends = lengths[:, None, None] - 1
+        shift = (drawn * level * lengths[:, None, None]).round().long()
+        source = (torch.arange(values.shape[1])[:, None] - shift).clamp(min=0).minimum(ends)
+        return values.gather(1, source.expand_as(values))
+
+    @staticmethod
+    def describe(level: float) -> str:
+        """Name the damage.
+
+        >>> TimeShift.describe(0.1)
+        'shifts of up to 10.0\u202f% of the length'
+        """
+        return f"shifts of up to {percent(level)} of the length"
+
+
+CORRUPTIONS: dict[str, type[Corruption]] = {
+    "gaussian": GaussianNoise,
+    "salt-and-pepper": SaltAndPepper,
+    "missing": MissingSteps,
+    "shift": TimeShift,
+}

@@ -78,7 +78,9 @@ def noise_accuracy(
     """Measure a classifier's accuracy while noise on its input grows.
 
     ``"gaussian"`` adds level · s · ε to every sample, ε standard normal, s the standard deviation of its channel in
-    ``X``; ``"salt-and-pepper"`` replaces a share ``level`` of the samples by the channel's largest or least value.
+    ``X``; ``"salt-and-pepper"`` replaces a share ``level`` of the samples by the channel's largest or least value;
+    ``"missing"`` loses a share of the steps and holds the value before; ``"shift"`` moves a sequence in time by up to
+    a share of its length.
     Padding stays as it is. The same draws serve every level, so levels differ in strength alone, and the answer does
     not depend on ``batch_size``. Reference: paper 001, section 6.4, eqs. (17)-(19).
 
@@ -89,8 +91,8 @@ def noise_accuracy(
         X: array ``(n, time, channel)``, ``(n, time)`` of one channel, or a list of ``(time, channel)``. Unequal lengths
             need a model whose ``forward`` takes ``lengths``, or a padded array with ``lengths``.
         y: class indices ``(n,)``, or ``(n, time)`` for a class at every step.
-        levels: numbers of at least 0; at most 1 for salt and pepper.
-        kind: ``"gaussian"`` or ``"salt-and-pepper"``.
+        levels: numbers of at least 0; at most 1 but for Gaussian noise.
+        kind: ``"gaussian"``, ``"salt-and-pepper"``, ``"missing"`` or ``"shift"``.
         repeats: draws of the noise, at least 2.
         seed: of the draws.
         lengths: true length of each row of a padded array ``X``.
@@ -152,10 +154,10 @@ def _judged(
     generator = np.random.default_rng(seed)
     for rows in data.batches(batch_size):
         values, true_steps = data.values[rows], data.mask[rows][:, :, None]
-        drawn = noise.draw(tuple(values.shape), generator)
+        drawn, lengths = noise.draw(tuple(values.shape), generator), data.mask[rows].sum(1)
         for index, level in enumerate(levels):
             if level > 0:
-                damaged = torch.where(true_steps, noise.apply(values, drawn, level), values)
+                damaged = torch.where(true_steps, noise.apply(values, drawn, level, lengths), values)
                 found[index] += data.judge(model, rows, damaged)
     return found
 
