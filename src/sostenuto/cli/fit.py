@@ -1,6 +1,7 @@
 """``sostenuto fit``: from data to a trained model and its report."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -44,7 +45,7 @@ def fit(
         str,
         typer.Option(
             help="The layer: unicornn, lipschitz, antisymmetric, residual, stable, cornn, exprnn, indrnn, sru, "
-            "residual-gru, residual-lstm, lstm, gru, rnn."
+            "residual-gru, residual-lstm, lstm, gru, rnn; or rntk, a kernel machine."
         ),
     ] = "",
     epochs: Annotated[int | None, typer.Option(help="Passes over the training part.")] = None,
@@ -151,7 +152,8 @@ def fit(
 
     if settings.model.layer == KERNEL_MODEL:
         given = [name for name, value in (("probe", probe), ("device", device != "auto")) if value]
-        _fit_kernel(dataset, settings, resume or make_folder(), given, as_json=as_json, quiet=quiet)
+        require(given in ([], ["device"]), f"expected options that {KERNEL_MODEL} has", f"got {shown(given)}")
+        _fit_kernel(dataset, settings, resume, make_folder, as_json=as_json, quiet=quiet)
         return
     folder = resume if resume is not None else main_decides(make_folder, device)
     result = run(
@@ -200,21 +202,22 @@ def _new_settings(
 
 
 def _fit_kernel(
-    dataset: "Dataset", settings: "RunConfig", folder: Path, given: list[str], *, as_json: bool, quiet: bool
+    dataset: "Dataset",
+    settings: "RunConfig",
+    resume: Path | None,
+    make_folder: Callable[[], Path],
+    *,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     """Fit the kernel machine instead of a trained network; the folder and the page are of the same kind."""
-    from sostenuto.checks import require, shown
     from sostenuto.estimators.kernel_run import run_kernel
     from sostenuto.report.contents.kernel import kernel_section
     from sostenuto.report.page import save
 
-    require(
-        not given or given == ["device"],
-        f"expected options that {KERNEL_MODEL} has",
-        f"got {shown(given)}",
-        "leave it out",
-    )
-    result, summary = run_kernel(dataset, settings, folder, progress=not quiet and not as_json)
+    folder = resume or make_folder()
+    shows = not quiet and not as_json
+    result, summary = run_kernel(dataset, settings, folder, resume=resume is not None, progress=shows)
     report = save(result, folder / "report.html", sections=(kernel_section(summary, result.data.classes),))
     print(json.dumps(_summary(result, report), allow_nan=False) if as_json else _table(result, report))
 

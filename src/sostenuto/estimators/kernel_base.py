@@ -134,7 +134,7 @@ def kernel_starts(estimator: Any, bounds: dict[str, tuple[float, float]]) -> lis
     """Give the kernels a search by marginal likelihood starts from; without ``bounds`` the one kernel that was given.
 
     A σ that is a number stays as it is; one that is None is free where ``bounds`` has a range for it; two numbers are a
-    range. Starts lie at a quarter, the middle and three quarters of the range of σ_w, which matters most.
+    range. Starts lie at three places each in the ranges of σ_w and σ_b, which matter most.
     """
     values: dict[str, Any] = {}
     free: dict[str, Any] = {}
@@ -145,21 +145,21 @@ def kernel_starts(estimator: Any, bounds: dict[str, tuple[float, float]]) -> lis
             require(0 < low < high, f"expected {name} to be two rising numbers above 0", f"got {given!r}")
             free[f"{name}_bounds"] = (low, high)
         elif given is not None:
-            require(
-                np.ndim(given) == 0,
-                f"expected {name} to be one number with search={estimator.search!r}",
-                f"got {given!r}",
-            )
+            search = getattr(estimator, "search", "evidence")
+            expected = f"expected {name} to be one number with search={search!r}"
+            require(np.ndim(given) == 0, expected, f"got {given!r}")
             values[name] = grid_axis(name, given, ())[0]
         elif name in bounds:
             free[f"{name}_bounds"] = bounds[name]
     if not free:
         return [estimator._kernel(values)]
+    places = {"sigma_w_bounds": (0.5, 0.25, 0.75), "sigma_b_bounds": (0.9, 0.6, 0.3)}
+    choices = [places.get(name, (0.5,)) for name in free]
     starts = []
-    for share in (0.5, 0.25, 0.75) if "sigma_w_bounds" in free else (0.5,):
+    for shares in product(*choices):
         inside = {
-            name.removesuffix("_bounds"): _between(low, high, share if name == "sigma_w_bounds" else 0.5)
-            for name, (low, high) in free.items()
+            name.removesuffix("_bounds"): _between(low, high, share)
+            for (name, (low, high)), share in zip(free.items(), shares, strict=True)
         }
         starts.append(estimator._kernel({**values, **inside}, **free))
     return starts

@@ -54,9 +54,9 @@ def kernel_config(base: RunConfig, data: Any, said: dict[str, dict[str, Any]]) -
 
 
 def run_kernel(
-    dataset: Dataset, config: RunConfig, folder: Path, *, progress: bool = True
+    dataset: Dataset, config: RunConfig, folder: Path, *, resume: bool = False, progress: bool = True
 ) -> tuple[FitResult, KernelSummary]:
-    """Fit the kernel machine on ``dataset`` and leave a whole run in ``folder``."""
+    """Fit the kernel machine on ``dataset`` and leave a whole run in ``folder``; to resume one is to fit it again."""
     try:
         config = replace(config, data=replace(config.data, checksum=_checked(dataset, config)))
         parts = divide(dataset, config.data, seed=config.training.seed)
@@ -70,7 +70,8 @@ def run_kernel(
         sequences, targets = _fit(estimator, encoding, parts.train)
         seconds = time.perf_counter() - begun
     except InputError:
-        discard_folder(folder)
+        if not resume:
+            discard_folder(folder)
         raise
     save_kernel_estimator(estimator, folder / MODEL, {"encoding": encoding.to_dict()})
     raw = _raw(estimator, data)

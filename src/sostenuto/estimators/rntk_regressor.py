@@ -155,7 +155,7 @@ class RNTKRegressor(RegressorMixin, KernelEstimator):
         self.best_score_, (self.kernel_, self.alpha_, self.weights_) = best
 
     def _fit_process(self, sequences: list[np.ndarray], targets: np.ndarray) -> None:
-        found = maximize_evidence(kernel_starts(self, EVIDENCE_BOUNDS), sequences, targets)
+        found = maximize_evidence(kernel_starts(self, EVIDENCE_BOUNDS), sequences, targets, climbs=2)[0]
         self.kernel_, self.alpha_ = found.kernel, found.noise
         self.amplitude_, self.log_likelihood_ = found.amplitude, found.log_likelihood
         matrix = gram(self.kernel_, sequences, progress=False)
