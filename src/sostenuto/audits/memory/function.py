@@ -1,7 +1,7 @@
 """The memory function of any model: how much the answer still owes to an input t steps ago."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -154,7 +154,11 @@ def memory_function(
     with audited(model, seed):
         prober = Prober.prepare(model, probe, horizon, input_size, lead=lead, batch_size=batch_size)
         linear = _is_linear(prober, input_size, sizes, seed)
-        found = [_measure(prober, input_size, size, linear, search_steps, seed) for size in sizes]
+        if linear:  # one law for all sizes; the largest is farthest above rounding
+            one = _measure(prober, input_size, max(sizes), linear, search_steps, seed)
+            found = [replace(one, amplitude=size) for size in sizes]
+        else:
+            found = [_measure(prober, input_size, size, linear, search_steps, seed) for size in sizes]
     dominant = _dominant(found)
     memory = np.max([one.memory for one in found], axis=0)
     half_life = _half_life(prober.lags, memory, dominant.tail)
