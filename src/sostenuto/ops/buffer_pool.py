@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-LEAST_BYTES = 1 << 20
+LEAST_BYTES = 1 << 22
 """Smaller tensors are torch's own."""
 KEPT_BYTES = 1 << 28
 """Memory that waits at most; what would exceed it goes back to the system. 0 keeps nothing."""
