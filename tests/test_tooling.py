@@ -19,7 +19,8 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "src
 IMPORT_NAMES = {
     "scikit-learn": "sklearn",
 }
-# Brought by a declared package: scipy by scikit-learn, triton by torch, dask by distributed, PIL by matplotlib, markupsafe by jinja2.
+# Brought by a declared package: scipy by scikit-learn, triton by torch, dask by distributed, PIL by matplotlib,
+# markupsafe by jinja2.
 COME_ALONG = {"scipy", "llvmlite", "triton", "dask", "PIL", "markupsafe"}
 UNSAFE_NAMES = {"eval", "exec", "compile", "__import__"}
 UNSAFE_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "joblib"}
