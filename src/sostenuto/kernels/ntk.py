@@ -31,8 +31,8 @@ class NTK(SequenceKernel):
         sigma_w_bounds, sigma_b_bounds, sigma_v_bounds: lowest and highest values in a search, or ``"fixed"``.
 
     >>> NTK(num_layers=3)([[1.0, 2.0], [0.5, -1.0]]).round(4)
-    array([[10.    ,  1.1388],
-           [ 1.1388,  2.5   ]])
+    array([[10.    ,  0.8831],
+           [ 0.8831,  2.5   ]])
     """
 
     parameters = ("sigma_w", "sigma_b", "sigma_v")
