@@ -12,7 +12,7 @@ from sostenuto.results import KernelSummary
 
 MOST_SHOWN = 120
 """Sequences in the picture of the matrix, evenly spaced among all."""
-_SHARES = (-0.12, -0.08, -0.04, 0.0, 0.04, 0.08, 0.12)
+_SHARES = (-0.06, -0.04, -0.02, 0.0, 0.02, 0.04, 0.06)
 """By how much σ_w is varied around its value for the sensitivity."""
 _STEPS = 1500
 _MOVED = 256
