@@ -53,7 +53,8 @@ def test_quadrature_finds_the_closed_form_within_the_stated_error(activation, si
     stated = by_quadrature.quadrature_error(x)
     assert stated < {"relu": 0.2, "erf": 1e-3 if sigma_u == 1.0 else 1e-11}[activation]
     assert closed.quadrature_error(x) == 0
-    np.testing.assert_allclose(by_quadrature(x), closed(x), rtol=5 * stated + 1e-12)
+    # The error is of one average; the kernel takes two a step, over up to 5 steps.
+    np.testing.assert_allclose(by_quadrature(x), closed(x), rtol=10 * stated + 1e-12)
 
 
 def test_long_sequences_are_finite_when_normalized_and_refused_otherwise():

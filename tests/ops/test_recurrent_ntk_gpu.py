@@ -1,0 +1,52 @@
+"""The Triton kernel under Triton's interpreter, in a process of its own: it is chosen before the import."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = """
+import warnings
+warnings.simplefilter("ignore")
+import itertools, numpy as np, torch
+from sostenuto.ops.recurrent_ntk import Scales, cpu, gpu
+from sostenuto.ops.recurrent_profile.cpu import profiles
+
+gpu.ROWS = gpu.COLUMNS = 8
+def check(lengths, layers, erf, start, kind, channels):
+    generator = np.random.default_rng(0)
+    lengths = np.array(sorted(lengths, reverse=True))
+    x = [generator.normal(size=(t, channels)) for t in lengths]
+    x[1] = -x[0] if len(x[1]) == len(x[0]) else x[1]
+    x[-1] = x[-2] if lengths[-1] == lengths[-2] else x[-1]
+    numbers = np.arange(len(x)); numbers[-1] = numbers[-2] if lengths[-1] == lengths[-2] else numbers[-1]
+    sigmas = np.array([[1.3] * layers, [0.9] * layers, [start / 2] * layers, [start] * layers])
+    side = profiles(np.concatenate(x), lengths, sigmas, erf)
+    options = dict(layers=layers, erf=erf, bias=start > 0, kind=kind)
+    table = torch.from_numpy(np.ascontiguousarray(np.moveaxis(side.table, 0, -1)))
+    t = torch.from_numpy(lengths), torch.from_numpy(numbers)
+    for mode in ("all", "upper"):
+        truth = cpu.pairs(side, side, (numbers, numbers), pooling="last", mode=mode, **options)
+        got = gpu.pairs(table, table, (t[0],) * 2, (t[1],) * 2, parts=side.parts, mode=mode, **options).numpy()
+        if mode == "upper":
+            truth, got = np.triu(truth), np.triu(got)
+        error = np.abs(got - truth).max() / np.abs(truth).max()
+        assert error < 1e-13, (lengths, layers, erf, start, kind, mode, error)
+
+for layers, erf, start in itertools.product((1, 2, 3), (False, True), (0.0, 0.4)):
+    check([5] * 11, layers, erf, start, "ntk", 1)
+    check([7, 5, 5, 4, 3, 3, 2, 1, 1], layers, erf, start, "ntk", 2)
+check([6] * 9, 2, False, 0.3, "nngp", 2)
+print("agreed")
+"""
+
+
+def test_under_the_interpreter():
+    pytest.importorskip("triton", reason="Triton has no wheel for this system")
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, env=environment, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "agreed" in done.stdout
