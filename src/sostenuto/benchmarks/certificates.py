@@ -28,32 +28,46 @@ _TESTS = ("norm", "lure", "discrete norm", "discrete inequality")
 
 def run(progress: bool = True, count: int = COUNT, seed: int = 0) -> dict[str, Any]:
     """Return how many of ``count`` systems each test certifies, at which rates, and how many it certifies wrongly."""
-    rates: dict[str, list[float]] = {test: [] for test in _TESTS}
-    wrong = dict.fromkeys(_TESTS, 0)
-    worst = dict.fromkeys(_TESTS, 0.0)
-    unstable = 0
-    for index in tqdm(range(count), desc="certificates", unit="system", disable=not progress):
-        A, W = random_system(np.random.default_rng((seed, index)))  # noqa: N806
-        limits = rate_limits(A, W)
-        unstable += limits[0] <= 0
-        for test, found in certificates(A, W).items():
-            if found.holds:
-                stepped = "discrete" in test
-                share = largest_share(A, W, found, step=STEP if stepped else None, seed=index)
-                rates[test].append(found.rate or 0.0)
-                wrong[test] += share > 1 + 1e-6 or (found.rate or 0.0) > limits[stepped]
-                worst[test] = max(worst[test], share)
+    places = tqdm(range(count), desc="certificates", unit="system", disable=not progress)
+    return summarize([judge(index, seed) for index in places], seed)
+
+
+def judge(index: int, seed: int = 0) -> dict[str, Any]:
+    """Judge one system: its limit, and of each test that certifies it the rate, the bound's use and contradictions."""
+    A, W = random_system(np.random.default_rng((seed, index)))  # noqa: N806
+    limits = rate_limits(A, W)
+    row: dict[str, Any] = {"limit": limits[0]}
+    for test, found in certificates(A, W).items():
+        if found.holds:
+            stepped = "discrete" in test
+            share = largest_share(A, W, found, step=STEP if stepped else None, seed=index)
+            rate = found.rate or 0.0
+            row[test] = {"rate": rate, "share": share, "wrong": share > 1 + 1e-6 or rate > limits[stepped]}
+    return row
+
+
+def summarize(rows: list[dict[str, Any]], seed: int) -> dict[str, Any]:
+    """Count and average what `judge` found."""
+    found = {test: [row[test] for row in rows if test in row] for test in _TESTS}
+    both = [(row["norm"]["rate"], row["lure"]["rate"]) for row in rows if "norm" in row and "lure" in row]
     return {
-        "count": count,
+        "count": len(rows),
         "seed": seed,
         "euler_step": STEP,
-        "unstable_at_some_slopes": int(unstable),
-        "certified": {test: len(found) for test, found in rates.items()},
-        "certified_share": {test: len(found) / count for test, found in rates.items()},
-        "contradicted": {test: int(number) for test, number in wrong.items()},
-        "largest_share_of_bound": worst,
-        "median_rate": {test: float(np.median(found)) if found else 0.0 for test, found in rates.items()},
+        "unstable_at_some_slopes": sum(row["limit"] <= 0 for row in rows),
+        "certified": {test: len(each) for test, each in found.items()},
+        "certified_share": {test: len(each) / len(rows) for test, each in found.items()},
+        "contradicted": {test: sum(one["wrong"] for one in each) for test, each in found.items()},
+        "largest_share_of_bound": {
+            test: max((one["share"] for one in each), default=0.0) for test, each in found.items()
+        },
+        "median_rate": {test: _median([one["rate"] for one in each]) for test, each in found.items()},
+        "median_ratio_of_lure_to_norm_rate": _median([lure_rate / norm for norm, lure_rate in both]),
     }
+
+
+def _median(values: list[float]) -> float:
+    return float(np.median(values)) if values else 0.0
 
 
 def random_system(generator: np.random.Generator) -> tuple[Float[Tensor, "n n"], Float[Tensor, "n n"]]:

@@ -12,6 +12,8 @@ from sostenuto.benchmarks.certificates import certificates, largest_share, rando
 from sostenuto.checks import InputError, MissingExtraError
 from sostenuto.nn.certificates import Certificate, contraction, discrete, lure, refused
 from sostenuto.nn.certificates.inequality import Solution, best_rate, form, verified
+from sostenuto.nn.certificates.norms import expansion, growth
+from sostenuto.nn.certificates.riccati import search_with_one_multiplier
 from sostenuto.nn.certificates.semidefinite import search
 from sostenuto.nn.certificates.slopes import rate_limit
 from sostenuto.nn.certificates.system import sector_system
@@ -67,7 +69,7 @@ def runge_kutta_slope(h, z, A, W, step):
 
 def test_inequalities_certify_more_than_norms_and_never_wrongly():
     counts = dict.fromkeys(("norm", "lure", "discrete norm", "discrete inequality"), 0)
-    for seed in range(60):
+    for seed in range(40):
         A, W = small_system(seed)
         limits = rate_limits(A, W)
         found = certificates(A, W)
@@ -186,11 +188,48 @@ def test_without_the_solver_norms_decide_and_say_so(monkeypatch):
         search(sector_system(A, W, None, 1.0), discrete=False, start=0.0, limit=1.0)
 
 
-def test_large_systems_get_norms_and_say_so():
-    eye = torch.eye(33)
-    answer = lure(-2 * eye, eye)
-    assert (answer.holds, answer.test) == (True, "norm")
-    assert "up to 64 states and units, not 66" in answer.checked
+@pytest.mark.parametrize("stepped", [False, True])
+def test_one_multiplier_proves_less_than_many_and_more_than_norms(stepped):
+    more = 0
+    for seed in range(30):
+        A, W = small_system(seed)
+        eye = torch.eye(len(A)).double()
+        system = sector_system(eye + STEP * A, W, STEP * eye, 1.0) if stepped else sector_system(A, W, None, 1.0)
+        limit = rate_limit(system, discrete=stepped)
+        if limit <= 0:
+            continue
+        found = search_with_one_multiplier(system, discrete=stepped, limit=limit)
+        many = search(system, discrete=stepped, start=0.0, limit=limit)
+        norm = -np.log(expansion(system)[0]) if stepped else -growth(system)[0]
+        if found is None:
+            assert norm < 1e-6
+            continue
+        assert verified(system, found, discrete=stepped)
+        assert found.rate <= limit
+        assert found.rate <= 1.02 * many.rate
+        assert found.rate >= 0.97 * norm
+        more += norm < 0
+    assert more >= 3
+
+
+def test_large_systems_have_one_multiplier_and_say_so():
+    rng = np.random.default_rng(0)
+    units = 80
+    skew = rng.normal(size=(units, units)) / np.sqrt(units)
+    A = torch.from_numpy(-1.5 * np.eye(units) + skew - skew.T)
+    W = torch.from_numpy(0.8 * rng.normal(size=(units, units)) / np.sqrt(units) - 0.5 * np.eye(units))
+    assert not contraction(A, W).holds
+    answer = lure(A, W)
+    assert (answer.holds, answer.test) == (True, "riccati equation")
+    assert "Λ = λI, as there are more than 64 states and units" in answer.checked
+    assert largest_share(A, W, answer, step=None, seed=0, num_steps=50) <= 1 + 1e-6
+    eye = torch.eye(units).double()
+    stepped = discrete(eye + 0.01 * A, W, Q=0.01 * eye)
+    assert (stepped.holds, stepped.test) == (True, "riccati equation")
+    assert largest_share(A, W, stepped, step=0.01, seed=0, num_steps=50) <= 1 + 1e-6
+    assert lure(-2 * torch.eye(33), torch.eye(33)).holds
+    refusal = lure(A, -4 * W)
+    assert not refusal.holds
 
 
 def test_euler_needs_its_own_certificate():

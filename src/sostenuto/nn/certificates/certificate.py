@@ -15,7 +15,8 @@ class Certificate(Record):
     none: see ``checked``. Where not ``holds``, ``reason`` names the condition that fails with its value; nothing is
     then known of the recurrence, except that this test does not prove it stable.
 
-    ``test`` says which one decided: ``"norm"``, ``"matrix inequality"``, ``"linear"`` or ``"none"``.
+    ``test`` says which one decided: ``"norm"``, ``"matrix inequality"``, ``"riccati equation"``, ``"linear"`` or
+    ``"none"``.
     ``multipliers`` are the diagonal of Λ and ``metric`` the rows of P, so that anyone can check the inequality again.
 
     >>> Certificate("contraction", False, "norm", "μ₂(A) + ‖W‖₂ < 0", reason=fails("μ₂(A) + ‖W‖₂ < 0", 0.9)).reason

@@ -10,12 +10,13 @@ from sostenuto.nn.certificates import norms
 from sostenuto.nn.certificates.certificate import Certificate, fails
 from sostenuto.nn.certificates.equations import lyapunov_equation, stein
 from sostenuto.nn.certificates.inequality import Solution, verified
+from sostenuto.nn.certificates.riccati import search_with_one_multiplier
 from sostenuto.nn.certificates.semidefinite import has_solver, search
 from sostenuto.nn.certificates.slopes import rate_limit
 from sostenuto.nn.certificates.system import SectorSystem, Slope, sector_system
 
 LARGEST = 64
-"""States and units together beyond which the semidefinite program takes minutes, and only norms are compared."""
+"""States and units together beyond which the semidefinite program takes minutes; a Riccati equation serves there."""
 LURE = "[[AᵀP + PA + 2rP, PB + sWᵀΛ], [BᵀP + sΛW, −2Λ]] ≺ 0 for some P ≻ 0 and diagonal Λ ≻ 0"
 _HURWITZ = "a Hurwitz matrix A + B diag(k) W for all slopes k"
 
@@ -35,8 +36,9 @@ def lure(
 
     for slopes of σ in [0, s]. The largest r is searched with cvxpy (extra ``certificates``), and what the solver finds
     is checked by eigenvalues in float64 before it is called a certificate. It proves at least what `contraction` does:
-    P = I, Λ = ‖B‖₂/(s‖W‖₂) I is that test. Without cvxpy, and beyond 64 states and units, that test alone is made, and
-    ``test`` and ``checked`` say so. For the identity the exact test of a linear system is made instead.
+    P = I, Λ = ‖B‖₂/(s‖W‖₂) I is that test. Without cvxpy that test alone is made, and beyond 64 states and units Λ = λI
+    is tried, which a Riccati equation solves; ``test`` and ``checked`` say so. For the identity the exact test of a
+    linear system is made instead.
     Reference: paper 001, proposition 1, as corrected in ``docs/errata.md`` (001.1).
 
     Args:
@@ -73,7 +75,7 @@ def inequality_certificate(
     if not has_solver():
         return _norms_alone(floor, "the matrix inequality needs cvxpy: pip install 'sostenuto[certificates]'")
     if size > LARGEST:
-        return _norms_alone(floor, f"the matrix inequality is tried for up to {LARGEST} states and units, not {size}")
+        return _large(floor, system, limit, condition, discrete=discrete)
     found = search(system, discrete=discrete, start=max(start, 0.0), limit=limit)
     if found is None:
         if floor.holds:
@@ -101,6 +103,17 @@ def linear_certificate(kind: str, system: SectorSystem, limit: float, *, discret
             return _solved(kind, "linear", condition, found)
     why = f"rounding hides the decay of {limit:.3g}"
     return Certificate(kind, False, "linear", condition, reason=fails(condition, why))
+
+
+def _large(floor: Certificate, system: SectorSystem, limit: float, condition: str, *, discrete: bool) -> Certificate:
+    """Try one multiplier for all units, by a Riccati equation, where the semidefinite program would take too long."""
+    found = search_with_one_multiplier(system, discrete=discrete, limit=limit)
+    why = f"Λ = λI, as there are more than {LARGEST} states and units"
+    if found is not None and found.rate > (floor.rate or 0.0):
+        return _solved(floor.kind, "riccati equation", f"{condition}; {why}", found)
+    if floor.holds:
+        return floor
+    return replace(floor, test="riccati equation", reason=f"{floor.reason}; nor is there a pair with {why}")
 
 
 def _norms_alone(floor: Certificate, why: str) -> Certificate:

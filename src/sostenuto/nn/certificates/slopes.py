@@ -25,7 +25,7 @@ def _climb(system: SectorSystem, slopes: np.ndarray, discrete: bool) -> float:
     worst = -np.inf
     for _ in range(_SWEEPS):
         values, right = np.linalg.eig(system.at(slopes))
-        sizes = np.log(np.maximum(np.abs(values), 1e-300)) if discrete else values.real
+        sizes = np.log(np.maximum(np.abs(values), 1e-300)) if discrete else np.real(values)
         place = int(np.argmax(sizes))
         worst = max(worst, float(sizes[place]))
         if system.is_linear:
