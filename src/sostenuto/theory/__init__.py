@@ -8,6 +8,7 @@ from sostenuto.theory.bounds import remainder_bound, rkhs_norm_bound, signature_
 from sostenuto.theory.discretization import discretization_bound, discretization_error, runge_kutta_bound
 from sostenuto.theory.generalization import embedding_bound, generalization_bound
 from sostenuto.theory.jackson import jackson_bound
+from sostenuto.theory.kernel_dynamics import Drift, kernel_drift, learning_rate_limit, mean_prediction
 from sostenuto.theory.lyapunov import LyapunovMatrix, lyapunov
 from sostenuto.theory.ode import discretize, solve
 from sostenuto.theory.path_scale import PathScale, path_lengths, scale_paths
@@ -23,6 +24,7 @@ from sostenuto.theory.transient import TransientGrowth, transient_growth
 __all__ = [
     "Assumption",
     "Bound",
+    "Drift",
     "LyapunovMatrix",
     "PathScale",
     "PathSignature",
@@ -39,7 +41,10 @@ __all__ = [
     "embedding_bound",
     "generalization_bound",
     "jackson_bound",
+    "kernel_drift",
+    "learning_rate_limit",
     "lyapunov",
+    "mean_prediction",
     "multiclass_bound",
     "path_lengths",
     "prediction_stability",
