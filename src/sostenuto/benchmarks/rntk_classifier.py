@@ -52,8 +52,8 @@ def _measured(search: str, data: Any, options: dict[str, Any]) -> dict[str, Any]
         "test_accuracy": 100 * learned.score(data.test.sequences, np.asarray(data.test.targets)),
         "cross_validated": 100 * learned.best_score_,
         "seconds": seconds,
-        "sigma_w": float(kernel.sigma_w),
-        "sigma_b": float(kernel.sigma_b),
-        "sigma_h": float(kernel.sigma_h),
+        "sigma_w": float(np.ravel(kernel.sigma_w)[0]),
+        "sigma_b": float(np.ravel(kernel.sigma_b)[0]),
+        "sigma_h": float(np.ravel(kernel.sigma_h)[0]),
         "C": learned.C_,
     }

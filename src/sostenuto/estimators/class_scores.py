@@ -49,7 +49,9 @@ def temperature(scores: Float64[np.ndarray, "n class"], indices: Int[np.ndarray,
         logarithms = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
         return -float((targets * logarithms).sum(axis=1).mean())
 
-    return float(np.exp(minimize_scalar(loss, bounds=(-np.log(100.0), np.log(100.0)), method="bounded").x))
+    limit = float(np.log(100.0))
+    found: Any = minimize_scalar(loss, bounds=(-limit, limit), method="bounded")
+    return float(np.exp(found.x))
 
 
 def inverse_diagonal(factor: Any) -> Float64[np.ndarray, " n"]:

@@ -114,7 +114,7 @@ def _climb(kernel: Any, noise: float, sequences: list[np.ndarray], targets: np.n
 
     start = np.clip(np.append(kernel.theta, np.log(noise)), *bounds.T)
     ended = minimize(descend, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": most})
-    best = kernel.clone_with_theta(ended.x[:-1]) if kernel.n_dims else clone(kernel)
+    best: Any = kernel.clone_with_theta(ended.x[:-1]) if kernel.n_dims else clone(kernel)
     noise = float(np.exp(ended.x[-1]))
     value, amplitude = profile_likelihood(np.asarray(best.gram(sequences, sequences)), noise, targets)[:2]
     return Evidence(best, amplitude, noise, value, calls)

@@ -35,6 +35,10 @@ class KernelEstimator(BaseEstimator):
     center_: np.ndarray
     scale_: np.ndarray
     seed_: int
+    scaling: Any
+    unit_norm: Any
+    layout: Any
+    random_state: Any
 
     _kernel_options: ClassVar[tuple[str, ...]] = ("activation", "kind", "pooling", "normalize")
 

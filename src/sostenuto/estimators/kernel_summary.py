@@ -79,7 +79,8 @@ def sensitivities(
     grid = np.linspace(0, 1, min(_POINTS, longest))
     sigmas, curves = [], []
     for share in _SHARES:
-        varied = clone(kernel).set_params(sigma_w=np.asarray(kernel.sigma_w) * (1 + share))
+        varied: Any = clone(kernel)
+        varied.set_params(sigma_w=np.asarray(kernel.sigma_w) * (1 + share))
         if np.ndim(kernel.sigma_w) == 0:
             varied.set_params(sigma_w=float(varied.sigma_w))
         total = np.zeros(len(grid))

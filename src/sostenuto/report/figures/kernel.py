@@ -1,5 +1,7 @@
 """A kernel in pictures: its matrix, the decay of its eigenvalues, and how much each step of time counts."""
 
+from typing import Any
+
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -92,7 +94,7 @@ def sensitivity_curves(summary: KernelSummary) -> Figure:
     own = int(np.argmin(np.abs(np.asarray(summary.sigmas) - summary.sigma_w)))
     best = int(np.argmin(np.abs(np.asarray(summary.sigmas) - summary.suggestion)))
     for index, curve in enumerate(summary.sensitivities):
-        style: dict[str, object] = {"color": LINE, "linewidth": 1.2, "zorder": 1}
+        style: dict[str, Any] = {"color": LINE, "linewidth": 1.2, "zorder": 1}
         if index == best:
             style = {"color": SERIES[1], "linewidth": 1.8, "linestyle": (0, (4, 2)), "zorder": 2}
         if index == own:
@@ -101,6 +103,6 @@ def sensitivity_curves(summary: KernelSummary) -> Figure:
     ticks = [0.0, 0.25, 0.5, 0.75, 1.0]
     label_y(axes, ticks, tick_labels(ticks))
     label_x(axes, [0.0, 0.5, 1.0], ["first step", "", "last step"])
-    axes.get_xticklabels()[0].set_ha("left")
-    axes.get_xticklabels()[-1].set_ha("right")
+    axes.get_xticklabels()[0].set_horizontalalignment("left")
+    axes.get_xticklabels()[-1].set_horizontalalignment("right")
     return figure
