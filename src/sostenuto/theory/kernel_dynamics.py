@@ -119,7 +119,9 @@ def kernel_drift(
                     parameter -= rate * gradient
             moved = sum(float(((p.detach() - s) ** 2).sum()) for p, s in zip(parameters, start, strict=True))
             change = float(np.linalg.norm(kernel(x) - first, 2))
-            rows.append((change, change / float(np.linalg.norm(first, 2)), moved**0.5, float((error**2).sum()) / 2))
+            rows.append(
+                (change, change / float(np.linalg.norm(first, 2)), moved**0.5, float((error.detach() ** 2).sum()) / 2)
+            )
     finally:
         model.load_state_dict(kept)
     return Drift(*(np.array(column) for column in zip(*rows, strict=True)))
