@@ -150,6 +150,7 @@ FLAT = np.zeros((1, 5, 1))
         (nn.TransformerEncoderLayer(2, 1, 4), FLAT, {}, "one recurrent layer, whose state can be followed, got 0 in"),
         (nn.LSTM(1, 2, bidirectional=True), FLAT, {}, "expected a one-directional layer, got a bidirectional LSTM"),
         (nn.ModuleList([nn.GRU(1, 2), nn.GRU(1, 2)]), FLAT, {}, "got 2 in ModuleList"),
+        (nn.ModuleList([nn.GRUCell(1, 2)]), FLAT, {}, "whole sequences, got the cell GRUCell inside ModuleList"),
         (nn.GRU(3, 2), FLAT, {}, "expected 3 channels (input_size), got 1"),
         (nn.GRU(1, 2), FLAT, {"count": 3}, "expected at most 2 exponents"),
         (nn.GRU(1, 2), FLAT, {"washout": 5}, "expected washout below 5"),

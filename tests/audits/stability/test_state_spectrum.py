@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from sostenuto.audits import state_spectrum
-from sostenuto.nn import ResidualGRU, UnICORNN
+from sostenuto.nn import LipschitzRNN, UnICORNN
 from tests.laws.audit_laws import AuditLaws
 from tests.laws.recurrent import with_recurrence
 
@@ -46,18 +46,19 @@ def test_norms_that_overflow_are_still_numbers():
 
 
 def test_a_step_that_is_too_long_is_told_from_an_unstable_equation():
-    torch.manual_seed(0)
-    layer = ResidualGRU(1, 3, step_size=0.1)
-    short = state_spectrum(layer, torch.randn(2, 10, 1))
-    assert short.abscissa < 0
-    assert short.data_radius < 1
-    assert not short.steps_disagree
-    with torch.no_grad():
-        coarse = ResidualGRU(1, 3, step_size=8.0)
-        coarse.load_state_dict(layer.state_dict())
-    long = state_spectrum(coarse, torch.randn(2, 10, 1))
-    assert long.steps_disagree
-    assert "the step is too long" in long.summary()
+    """A = −.1 I + 10 J is stable, and |1 + .03 λ| = 1.041 is not (docs/errata.md, 001.4)."""
+    found = {}
+    for step in (0.001, 0.03):
+        layer = LipschitzRNN(1, 2, beta=1.0, gamma=(0.1, 0.0), step_size=step, dtype=torch.float64)
+        with torch.no_grad():
+            layer.weight_linear_l0 = torch.tensor([[-0.1, 10.0], [-10.0, -0.1]], dtype=torch.float64)
+            layer.weight_hh_l0 = torch.zeros(2, 2).double()
+        found[step] = state_spectrum(layer, torch.zeros(1, 10, 1))
+    assert found[0.001].abscissa == pytest.approx(-0.1)
+    assert not found[0.001].steps_disagree
+    assert found[0.03].data_radius == pytest.approx(1.041, abs=1e-3)
+    assert found[0.03].steps_disagree
+    assert "the step is too long" in found[0.03].summary()
 
 
 def test_undamped_oscillators_are_neutral():

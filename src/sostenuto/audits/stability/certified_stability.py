@@ -146,7 +146,7 @@ def _questions(followed: Followed, seen: Visited) -> list[tuple[int, Certificate
         hidden = layer.hidden_size
         places = [torch.arange(level * hidden, (level + 1) * hidden) for level in range(layer.num_layers)]
         return [(level, _plain_unit(layer, level), whole[:, own][:, :, own]) for level, own in enumerate(places)]
-    fields = field_jacobians(layer, seen)
+    fields = field_jacobians(followed.map.layer, seen)
     found = []
     for level in range(layer.num_layers):  # pyright: ignore[reportAttributeAccessIssue]
         own = own_places(layer, level)
@@ -169,12 +169,13 @@ def _measured(jacobians: Float[Tensor, "point n n"] | None, certificate: Certifi
     """Give the slowest contraction in the certificate's norm, or in the Euclidean one where it has none."""
     if jacobians is None:
         return None
+    scaled = jacobians
     if certificate.metric:
         root = torch.linalg.cholesky(torch.tensor(certificate.metric, dtype=torch.float64)).mT
-        jacobians = torch.linalg.solve(root, root @ jacobians, left=False)
+        scaled = torch.linalg.solve(root, root @ jacobians, left=False)
     if certificate.kind == "discrete":
-        return -float(torch.linalg.matrix_norm(jacobians, 2).max().clamp_min(1e-300).log())
-    return -float(torch.linalg.eigvalsh((jacobians + jacobians.mT) / 2).max())
+        return -float(torch.linalg.matrix_norm(scaled, 2).max().clamp_min(1e-300).log())
+    return -float(torch.linalg.eigvalsh((scaled + scaled.mT) / 2).max())
 
 
 def _without_matrices(certificate: Certificate) -> Certificate:

@@ -110,6 +110,9 @@ def _overheard(model: nn.Module, layer: nn.Module, batch: SequenceBatch, seed: i
         f"got {name} without it",
         "pass the recurrent layer itself, with its own input",
     )
+    kind, cure = type(layer).__name__, "pass the cell itself, with its own input, or its step as a function f(h, x)"
+    whole = hasattr(layer, "batch_first")
+    require(whole, "expected a recurrent layer that reads whole sequences", f"got the cell {kind} inside {name}", cure)
     device, dtype = place_of(model)
     calls: list[dict[str, Any]] = []
 
