@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from sostenuto.audits.base import AuditResult
     from sostenuto.audits.curvature.hessian import HessianSpectrum, hessian_spectrum
     from sostenuto.audits.curvature.surface import LossSurface, loss_surface
+    from sostenuto.audits.generalization.calibration import Calibration, calibration
+    from sostenuto.audits.generalization.gap import GeneralizationGap, generalization_gap
     from sostenuto.audits.gradients.flow import GradientFlow, gradient_flow
     from sostenuto.audits.gradients.oscillator_gradients import OscillatorGradients, oscillator_gradient_bounds
     from sostenuto.audits.memory.function import MemoryFunction, memory_function
@@ -36,8 +38,10 @@ __all__ = [
     "AdversarialAccuracy",
     "AuditReport",
     "AuditResult",
+    "Calibration",
     "CertifiedStability",
     "FixedPoints",
+    "GeneralizationGap",
     "GradientFlow",
     "HessianSpectrum",
     "LossSurface",
@@ -53,8 +57,10 @@ __all__ = [
     "StateSpectrum",
     "adapt",
     "adversarial_accuracy",
+    "calibration",
     "certified_stability",
     "fixed_points",
+    "generalization_gap",
     "gradient_flow",
     "hessian_spectrum",
     "loss_surface",
@@ -86,6 +92,10 @@ _HOMES = {
     "loss_surface": "curvature.surface",
     "AdversarialAccuracy": "robustness.adversarial",
     "AuditResult": "base",
+    "Calibration": "generalization.calibration",
+    "GeneralizationGap": "generalization.gap",
+    "calibration": "generalization.calibration",
+    "generalization_gap": "generalization.gap",
     "CertifiedStability": "stability.certified_stability",
     "FixedPoints": "stability.fixed_points",
     "LyapunovSpectrum": "stability.lyapunov_spectrum",

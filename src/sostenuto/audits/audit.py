@@ -13,6 +13,7 @@ from tqdm import tqdm
 
 from sostenuto.audits.base import AuditResult
 from sostenuto.audits.curvature.hessian import HessianSpectrum, hessian_spectrum
+from sostenuto.audits.generalization.calibration import Calibration, calibration
 from sostenuto.audits.gradients.flow import GradientFlow, gradient_flow
 from sostenuto.audits.memory.function import MemoryFunction, memory_function
 from sostenuto.audits.model import audited, place_of
@@ -61,6 +62,7 @@ class AuditReport(Record):
     lyapunov: LyapunovSpectrum | None = None
     certificates: CertifiedStability | None = None
     gradients: GradientFlow | None = None
+    calibration: Calibration | None = None
     noise: NoiseAccuracy | None = None
     attack: AdversarialAccuracy | None = None
     perturbation: PerturbationError | None = None
@@ -143,6 +145,10 @@ def _gradients(asked: _Asked) -> GradientFlow:
     return gradient_flow(asked.model, asked.data.values[:32], asked.data.targets[:32], seed=asked.seed)
 
 
+def _calibration(asked: _Asked) -> Calibration:
+    return calibration(asked.model, *asked.arguments, lengths=asked.lengths, seed=asked.seed)
+
+
 def _noise(asked: _Asked) -> NoiseAccuracy:
     options = {"levels": (0, 0.1, 0.2, 0.5, 1.0), "repeats": asked.budget.noise_draws}
     return noise_accuracy(asked.model, *asked.arguments, lengths=asked.lengths, seed=asked.seed, **options)
@@ -193,13 +199,14 @@ CHECKS: dict[str, Callable[[_Asked], AuditResult]] = {
     "lyapunov": _lyapunov,
     "certificates": _certificates,
     "gradients": _gradients,
+    "calibration": _calibration,
     "noise": _noise,
     "attack": _attack,
     "perturbation": _perturbation,
     "curvature": _curvature,
 }
 """What can be asked, in the order of the page."""
-NEED_TARGETS = ("gradients", "noise", "attack", "perturbation", "curvature")
+NEED_TARGETS = ("gradients", "calibration", "noise", "attack", "perturbation", "curvature")
 
 
 def audit(

@@ -4,12 +4,14 @@ import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
+from typing import TypeGuard
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from sostenuto.checks import InputError, require
+from sostenuto.models.classifier import SequenceClassifier
 from sostenuto.types import Lengths, Sequences
 
 
@@ -28,6 +30,17 @@ def place_of(model: nn.Module) -> tuple[torch.device, torch.dtype]:
 def takes_lengths(model: nn.Module) -> bool:
     """Say whether a model's ``forward`` has an argument called ``lengths``."""
     return "lengths" in inspect.signature(model.forward).parameters
+
+
+def is_plain_classifier(model: nn.Module) -> TypeGuard[SequenceClassifier]:
+    """Say whether a model is a `SequenceClassifier` that runs its layer and a linear head, as proofs about it assume.
+
+    >>> is_plain_classifier(nn.Linear(2, 1))
+    False
+    """
+    if not isinstance(model, SequenceClassifier) or type(model).forward is not SequenceClassifier.forward:
+        return False
+    return type(model.head) is nn.Linear
 
 
 @contextmanager

@@ -39,6 +39,7 @@ TITLES = {
     "lyapunov": ("Whether its state is stable", "How fast small changes of the state grow or fade along the data."),
     "certificates": ("What is proved", "Guarantees from the weights alone, beside what the data show."),
     "gradients": ("Whether gradients survive", "How much the loss depends on the state at each step."),
+    "calibration": ("Whether its confidence is honest", "How often it is right, by how sure it says it is."),
     "noise": ("How it takes noise", "Accuracy while random noise on the input grows."),
     "attack": ("Whether it can be fooled", "Accuracy while an attacker may change the input more and more."),
     "perturbation": ("How firm its weights are", "The loss while the weights are changed, by chance and on purpose."),

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sostenuto.audits.curvature.hessian import HessianSpectrum
+from sostenuto.audits.generalization.calibration import Calibration
 from sostenuto.audits.gradients.flow import GradientFlow
 from sostenuto.audits.memory.function import MemoryFunction
 from sostenuto.audits.robustness.adversarial import AdversarialAccuracy
@@ -14,7 +15,7 @@ from sostenuto.audits.stability.perturbation import PerturbationError
 from sostenuto.report.section import Outcome, Verdict
 
 SMALL_LOSS, LARGE_LOSS = 0.05, 0.25
-"""Accuracy lost: up to the one is called steady, beyond the other broken."""
+"""Accuracy lost, or promised in vain: up to the one a model is called steady, beyond the other broken."""
 
 
 def verdict(name: str, result: Any) -> Verdict:
@@ -55,6 +56,15 @@ def _ending(result: GradientFlow) -> str:
     return "vanish" if result.verdict == "vanishing" else "explode"
 
 
+def _calibration(result: Calibration) -> tuple[Outcome, str]:
+    """Forgive what chance explains; beyond that, look at how far confidence and accuracy are apart."""
+    apart = result.measures.calibration_error
+    if result.calibrated or apart <= SMALL_LOSS:
+        return "good", "Honest confidence"
+    label = "Overconfident" if result.overconfidence > 0 else "Underconfident"
+    return ("caution", label) if apart <= LARGE_LOSS else ("bad", label)
+
+
 def _lost(clean: float, after: float) -> tuple[Outcome, str]:
     lost = clean - after
     if lost <= SMALL_LOSS:
@@ -91,6 +101,7 @@ _JUDGES: dict[str, Callable[[Any], tuple[Outcome, str]]] = {
     "lyapunov": _lyapunov,
     "certificates": _certificates,
     "gradients": _gradients,
+    "calibration": _calibration,
     "noise": _noise,
     "attack": _attack,
     "perturbation": _perturbation,

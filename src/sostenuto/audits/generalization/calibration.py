@@ -1,0 +1,112 @@
+"""Calibration: whether a model that says it is 80 % sure is right 80 times of 100."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from sostenuto.audits.base import AuditResult
+from sostenuto.audits.generalization.measures import Measures, collect_answers, draw_reliability, measure
+from sostenuto.audits.model import audited, place_of
+from sostenuto.audits.robustness.labeled import labeled_sequences
+from sostenuto.checks import check_count
+from sostenuto.report.numbers import counted, number, percent
+from sostenuto.training.environment import environment
+
+METHOD = (
+    "The softmax of the model's scores as class probabilities; answers sorted by the highest of them into {bins} bins "
+    "of equal width; beside the calibration error what a calibrated model with the same confidences would show by "
+    "chance, from 400 simulated data sets; the model in evaluation mode, in {precision}."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration(AuditResult):
+    """Confidence beside accuracy; see `Measures` for the numbers."""
+
+    measures: Measures
+
+    @property
+    def calibrated(self) -> bool:
+        """Say whether the calibration error is one that a calibrated model would show in 95 % of such samples."""
+        return self.measures.calibration_error <= self.measures.calibrated_high
+
+    @property
+    def overconfidence(self) -> float:
+        """Give the mean confidence less the accuracy: above 0, the model promises too much."""
+        return self.measures.confidence - self.measures.accuracy
+
+    def summary(self) -> str:
+        """Say how sure the model is, how often it is right, and whether the two differ by more than chance."""
+        found = self.measures
+        sure, right = percent(found.confidence), percent(found.accuracy)
+        said = f"The model is {sure} sure on average and right in {right} of {counted(found.count, 'answer')}; "
+        said += calibration_words(found)
+        return f"{said}; Brier score {number(found.brier, digits=3)}."
+
+    def plot(self, ax: Any) -> None:
+        """Draw accuracy over confidence, bin by bin."""
+        draw_reliability(ax, {"model": self.measures})
+
+
+def calibration_words(found: Measures) -> str:
+    """Say how far confidence and accuracy are apart, and how far chance alone would take them."""
+    apart, chance = 100 * found.calibration_error, 100 * found.calibrated_high
+    within = "within what chance explains" if found.calibration_error <= found.calibrated_high else "more than chance"
+    return f"confidence and accuracy are {apart:.1f} points apart, {within} (up to {chance:.1f})"
+
+
+def calibration(
+    model: nn.Module,
+    X: Any,  # noqa: N803
+    y: Any,
+    *,
+    bins: int = 10,
+    seed: int = 0,
+    lengths: Any = None,
+    batch_size: int = 256,
+) -> Calibration:
+    """Measure whether a classifier's confidence can be believed: expected calibration error, reliability, Brier score.
+
+    With p = softmax(scores), confidence c = max_k p_k, and bins of equal width,
+
+        ECE = Σ_b (n_b/n)·|accuracy_b − mean confidence_b|,   Brier = mean Σ_k (p_k − 1{y = k})².
+
+    ECE is above 0 by chance even where confidence is right, the more the fewer answers there are; what chance would
+    give stands beside it. Reference: Guo et al. 2017, eq. (3); Brier 1950.
+
+    Args:
+        model: maps ``(batch, time, channel)`` to scores ``(batch, classes)`` or ``(batch, time, classes)``: logits,
+            or logarithms of probabilities. It is asked in evaluation mode and left as it was.
+        X: array ``(n, time, channel)``, ``(n, time)`` of one channel, or a list of ``(time, channel)``, which the model
+            was not trained on.
+        y: class indices ``(n,)``, or ``(n, time)`` for a class at every step.
+        bins: equal parts of [0, 1] that confidences are sorted into.
+        seed: of the simulated data sets.
+        lengths: true length of each row of a padded array ``X``.
+        batch_size: sequences asked about at once.
+
+    >>> import torch
+    >>> class Sure(nn.Module):
+    ...     def forward(self, x):
+    ...         return torch.tensor([0.9, 0.1]).log().expand(len(x), 2)
+    >>> found = calibration(Sure(), torch.zeros(10, 3, 1), torch.tensor([0] * 9 + [1]))
+    >>> round(found.measures.calibration_error, 6), round(found.measures.brier, 4), found.calibrated
+    (0.0, 0.18, True)
+    """
+    check_count("bins", bins)
+    check_count("seed", seed, least=0)
+    check_count("batch_size", batch_size)
+    data = labeled_sequences(model, X, y, lengths)
+    with audited(model, seed):
+        answers = collect_answers(model, data, batch_size)
+    device, dtype = place_of(model)
+    return Calibration(
+        model=type(model).__name__,
+        method=METHOD.format(bins=bins, precision=str(dtype).removeprefix("torch.")),
+        seed=seed,
+        settings={"batch_size": batch_size, "bins": bins},
+        checksum=data.checksum(),
+        environment=environment(str(device)),
+        measures=measure(answers, bins, seed),
+    )
