@@ -97,6 +97,8 @@ def backward(
         _backward(*read, *written, *sums, first // share, first, stop)
 
     run_blocks(kernel, B, share)
+    if not weights:
+        return d_inputs, d_start, *(start.new_empty(0) for _ in range(3))  # pyright: ignore[reportReturnType]
     return d_inputs, d_start, *_gathered(sums, H, S, dtype)
 
 

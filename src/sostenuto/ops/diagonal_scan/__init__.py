@@ -10,7 +10,7 @@ from sostenuto.ops.diagonal_scan.autograd import scan
 from sostenuto.ops.diagonal_scan.reference import diagonal_scan_reference, gated_scan_reference
 from sostenuto.ops.dispatch import in_forward_mode
 
-BACKENDS = ("auto", "reference", "cpu")
+BACKENDS = ("auto", "reference", "cpu", "gpu")
 
 
 def diagonal_scan(

@@ -1,0 +1,144 @@
+"""The dense scan as the Lipschitz and the antisymmetric unit against torch's RNN and LSTM, side by side in one run."""
+
+import importlib.util
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from sostenuto.ops.dense_scan import dense_scan
+from sostenuto.ops.dense_scan.reference import dense_scan_reference
+
+TITLE = (
+    "The dense scan in its layers against torch's RNN and LSTM, plain loops and products alone, forward plus backward"
+)
+CPU_SHAPES = ((784, 32, 128), (784, 128, 128))
+GPU_SHAPES = ((784, 128, 64), (784, 128, 128))
+ROUNDS = 5
+STEP = 0.03
+
+
+def run(progress: bool = True) -> dict[str, Any]:
+    """Measure on the GPU where there is one, on the CPU otherwise; milliseconds are medians over interleaved rounds."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    record: dict[str, Any] = {"device": device, "dtype": "float32", "rounds": ROUNDS}
+    for shape in tqdm(
+        GPU_SHAPES if device == "cuda" else CPU_SHAPES, desc="dense scan", unit="shape", disable=not progress
+    ):
+        record["x".join(map(str, shape))] = _measure(*shape, device)
+    record["errors against float64"] = {
+        precision: _error(precision, device) for precision in ("exact", *(("tf32",) if device == "cuda" else ()))
+    }
+    return record
+
+
+def _measure(steps: int, batch: int, hidden: int, device: str) -> dict[str, float]:
+    """Time the unit with its input product and all weights' gradients, as a layer does, beside torch's layers."""
+    torch.manual_seed(0)
+    x = torch.randn(steps, batch, hidden, device=device)
+    jobs = {
+        "Lipschitz": _unit(x, full=True),
+        "antisymmetric": _unit(x, full=False),
+        "RNN": _layer(torch.nn.RNN(hidden, hidden, device=device), x),
+        "LSTM": _layer(torch.nn.LSTM(hidden, hidden, device=device), x),
+        "plain loop, Lipschitz": _unit(x, full=True, scan=dense_scan_reference),
+        "products alone, Lipschitz": _products(x, 8),
+        "products alone, antisymmetric": _products(x, 5),
+    }
+    if device == "cuda":
+        jobs["Lipschitz, tf32"] = _unit(x, full=True, precision="tf32")
+        jobs["antisymmetric, tf32"] = _unit(x, full=False, precision="tf32")
+    elif importlib.util.find_spec("torchrecurrent") is not None:
+        module = importlib.import_module("torchrecurrent")
+        jobs["torchrecurrent, antisymmetric"] = _layer(module.AntisymmetricRNN(hidden, hidden), x)
+    times = _interleaved(jobs, device)
+    ratios = {
+        "LSTM / Lipschitz": times["LSTM"] / times["Lipschitz"],
+        "RNN / Lipschitz": times["RNN"] / times["Lipschitz"],
+        "RNN / antisymmetric": times["RNN"] / times["antisymmetric"],
+    }
+    if "torchrecurrent, antisymmetric" in times:
+        ratios["torchrecurrent / antisymmetric"] = times["torchrecurrent, antisymmetric"] / times["antisymmetric"]
+    return {f"{name}, ms": value for name, value in times.items()} | ratios
+
+
+def _weights(hidden: int, device: str, *, full: bool) -> tuple[list[Tensor], Tensor, Tensor]:
+    """Draw an input map, a bias, W and, for the Lipschitz unit, A; give them with P and Q."""
+    draw = [torch.randn(hidden, hidden, device=device) / hidden**0.5 for _ in range(3 if full else 2)]
+    leaves = [weight.requires_grad_() for weight in (draw[0], torch.zeros(hidden, device=device), *draw[1:])]
+    return leaves, torch.eye(hidden if full else 1, device=device), torch.full((1,), STEP, device=device)
+
+
+def _unit(x: Tensor, *, full: bool, scan: Callable[..., Any] = dense_scan, **options: Any) -> Callable[[], Any]:
+    """Prepare h ← h + ε(A h + tanh(W h + V x + b)) where ``full``, and without A but with a skew W otherwise."""
+    hidden = x.shape[-1]
+    leaves, identity, gain = _weights(hidden, x.device.type, full=full)
+    start = torch.zeros(x.shape[1], hidden, device=x.device)
+
+    def job() -> None:
+        linear = identity + STEP * leaves[3] if full else identity
+        inputs = torch.nn.functional.linear(x, leaves[0], leaves[1])
+        weight = leaves[2] if full else leaves[2] - leaves[2].T
+        states, _ = scan(inputs, start, weight, linear, gain, **options)
+        torch.autograd.grad(states.sum(), leaves)
+
+    return job
+
+
+def _layer(layer: torch.nn.Module, x: Tensor) -> Callable[[], Any]:
+    parameters = list(layer.parameters())
+
+    def job() -> None:
+        result = layer(x)
+        torch.autograd.grad(result[0].sum(), parameters, allow_unused=True)
+
+    return job
+
+
+def _products(x: Tensor, count: int) -> Callable[[], Any]:
+    """Prepare a floor: as many large products as the unit needs, with no order in time to keep.
+
+    Forward the input's and one or two of the state; backward as many of the state, and a gradient for each matrix.
+    """
+    rows = x.flatten(0, 1)
+    weight, out = torch.randn(x.shape[-1], x.shape[-1], device=x.device), torch.empty_like(rows)
+
+    def job() -> None:
+        for _ in range(count):
+            torch.mm(rows, weight, out=out)
+
+    return job
+
+
+def _error(precision: str, device: str) -> float:
+    """Give the largest error of the states after 784 steps, relative to the largest state."""
+    torch.manual_seed(0)
+    x = torch.randn(784, 16, 128, device=device)
+    leaves, identity, gain = _weights(128, device, full=True)
+    start, linear = torch.zeros(16, 128, device=device), identity + STEP * leaves[3].detach()
+    arguments = (x, start, leaves[2].detach(), linear, gain)
+    got = dense_scan(*arguments, precision=precision)[0].double()
+    truth = dense_scan_reference(*(value.double() for value in arguments))[0]
+    return ((got - truth).abs().max() / truth.abs().max()).item()
+
+
+def _interleaved(jobs: dict[str, Callable[[], Any]], device: str) -> dict[str, float]:
+    """Time all jobs in turn, so that a noisy machine disturbs all alike; each once beforehand to warm up."""
+    times: dict[str, list[float]] = {name: [] for name in jobs}
+    for attempt in range(ROUNDS + 1):
+        for name, job in jobs.items():
+            began = _clock(device)
+            job()
+            if attempt >= 1:
+                times[name].append(1e3 * (_clock(device) - began))
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def _clock(device: str) -> float:
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter()
