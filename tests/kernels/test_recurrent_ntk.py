@@ -15,7 +15,7 @@ class TestRecurrentNTK(KernelLaws):
     )
 
 
-@pytest.mark.parametrize("activation", ["relu", "erf", torch.tanh], ids=str)
+@pytest.mark.parametrize("activation", ["relu", "erf", torch.tanh], ids=["relu", "erf", "tanh"])
 @pytest.mark.parametrize("pooling", ["last", "mean"])
 @pytest.mark.parametrize("kind", ["ntk", "nngp"])
 def test_kernel_is_the_sum_over_covariances(activation, pooling, kind):
