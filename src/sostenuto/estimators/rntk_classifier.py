@@ -52,10 +52,10 @@ class RNTKClassifier(ClassifierMixin, KernelEstimator):
 
     Args:
         search: how the σ are found. ``"grid"``: the paper's protocol, every σ of the grid and every C judged by
-            cross-validation, with one Gram matrix per σ; points within a standard error of the best are judged again by
-            four more deals of folds. ``"evidence"``: σ by the marginal likelihood of a Gaussian process on the
-            one-against-rest labels, climbed from the likeliest two of nine starts; cross-validation chooses among the
-            maxima, the starts, and C. It takes a small part of the grid's time. ``"none"``: the σ as given.
+            cross-validation, with one Gram matrix per σ; the sixty best are judged again by four more deals of folds.
+            ``"evidence"``: σ by the marginal likelihood of a Gaussian process on the one-against-rest labels, climbed
+            from the likeliest two of nine starts; cross-validation chooses among the maxima, the starts, and C. It
+            takes a small part of the grid's time. ``"none"``: the σ as given.
         model: ``"svm"``, a C-SVM for every pair of classes; or ``"gp"``, a Gaussian process regressing the
             one-against-rest labels (Rasmussen & Williams, section 6.5), whose noise is found by marginal likelihood.
         num_layers: L; in a grid one number or several. None here and for the σ is the paper's grid
