@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from sostenuto.audits.generalization.gap import GeneralizationGap, generalization_gap
     from sostenuto.audits.gradients.flow import GradientFlow, gradient_flow
     from sostenuto.audits.gradients.oscillator_gradients import OscillatorGradients, oscillator_gradient_bounds
+    from sostenuto.audits.memory.exponential_sums import ExponentialSum, fit_exponential_sum, perturbed_sum_error
     from sostenuto.audits.memory.function import MemoryFunction, memory_function
     from sostenuto.audits.memory.tokens import RepeatedTokens, token_memory
     from sostenuto.audits.robustness.adversarial import AdversarialAccuracy, adversarial_accuracy
     from sostenuto.audits.robustness.noise import NoiseAccuracy, noise_accuracy
     from sostenuto.audits.stability.certified_stability import CertifiedStability, certified_stability
     from sostenuto.audits.stability.fixed_points import FixedPoints, fixed_points
+    from sostenuto.audits.stability.linearized_gru import LinearizedGRU, linearized_gru
     from sostenuto.audits.stability.lyapunov_spectrum import LyapunovSpectrum, lyapunov_spectrum
     from sostenuto.audits.stability.oscillator_saddles import OscillatorSaddles, oscillator_saddles
     from sostenuto.audits.stability.oscillator_states import OscillatorStates, oscillator_state_bound
@@ -40,10 +42,12 @@ __all__ = [
     "AuditResult",
     "Calibration",
     "CertifiedStability",
+    "ExponentialSum",
     "FixedPoints",
     "GeneralizationGap",
     "GradientFlow",
     "HessianSpectrum",
+    "LinearizedGRU",
     "LossSurface",
     "LyapunovSpectrum",
     "MemoryFunction",
@@ -59,10 +63,12 @@ __all__ = [
     "adversarial_accuracy",
     "calibration",
     "certified_stability",
+    "fit_exponential_sum",
     "fixed_points",
     "generalization_gap",
     "gradient_flow",
     "hessian_spectrum",
+    "linearized_gru",
     "loss_surface",
     "lyapunov_spectrum",
     "memory_function",
@@ -71,6 +77,7 @@ __all__ = [
     "oscillator_saddles",
     "oscillator_state_bound",
     "perturbation_error",
+    "perturbed_sum_error",
     "stability_radius",
     "state_spectrum",
     "token_memory",
@@ -98,7 +105,12 @@ _HOMES = {
     "generalization_gap": "generalization.gap",
     "CertifiedStability": "stability.certified_stability",
     "FixedPoints": "stability.fixed_points",
+    "LinearizedGRU": "stability.linearized_gru",
+    "linearized_gru": "stability.linearized_gru",
     "LyapunovSpectrum": "stability.lyapunov_spectrum",
+    "ExponentialSum": "memory.exponential_sums",
+    "fit_exponential_sum": "memory.exponential_sums",
+    "perturbed_sum_error": "memory.exponential_sums",
     "MemoryFunction": "memory.function",
     "NoiseAccuracy": "robustness.noise",
     "OscillatorGradients": "gradients.oscillator_gradients",
