@@ -112,4 +112,5 @@ def _fold(matrix: np.ndarray, labels: np.ndarray, penalty: float, fit: np.ndarra
 def _parts(name: str) -> tuple[list[np.ndarray], np.ndarray, list[np.ndarray], np.ndarray]:
     data = sostenuto.datasets.load(f"ucr/{name}")
     train, test = data.train, data.test
+    assert test is not None, "the archive has a test part for every set"
     return list(train.sequences), np.asarray(train.targets), list(test.sequences), np.asarray(test.targets)

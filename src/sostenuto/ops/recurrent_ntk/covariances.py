@@ -1,6 +1,7 @@
 """Every Σ and Π of one pair of sequences, unscaled, as the paper writes them: for study and as a second opinion."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float64
@@ -61,7 +62,8 @@ def _forward(
         before[0] = scales.h[layer] ** 2 * equal
         for t in range(len(x)):
             row = scales.w[layer] ** 2 * before + scales.u[layer] ** 2 * entering[t] + scales.b[layer] ** 2
-            at = Moments(*(None if part is None else part[t] for part in vars(left).values()))
+            parts: dict[str, Any] = {name: None if part is None else part[t] for name, part in vars(left).items()}
+            at = Moments(**parts)
             c = (row * at.inverse * right.inverse).clamp(-1, 1)
             loss, lean = dual.pair(1 - c, 1 + c, at.root * right.root, at, right)
             sigma[layer, t] = row
@@ -81,8 +83,9 @@ def _variances(x: Series, scales: Scales, dual: Dual) -> list[Moments]:
             moments = dual.moments((w**2 * before + u**2 * entering[t] + b**2)[None])
             before = (moments.unit * moments.root)[0] ** 2
             found.append(moments)
-        columns = zip(*(vars(moments).values() for moments in found), strict=True)
-        stacked = Moments(*(None if column[0] is None else torch.cat(column) for column in columns))
+        columns = {name: [getattr(moments, name) for moments in found] for name in vars(found[0])}
+        parts: dict[str, Any] = {n: None if part[0] is None else torch.cat(part) for n, part in columns.items()}
+        stacked = Moments(**parts)
         layers.append(stacked)
         entering = (stacked.unit * stacked.root) ** 2
     return layers

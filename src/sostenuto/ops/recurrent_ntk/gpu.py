@@ -59,12 +59,13 @@ def pairs(
     out = torch.zeros(n1, n2, device=left.device, dtype=torch.float64)
     grid = (triton.cdiv(n1, ROWS), triton.cdiv(n2, COLUMNS))
     equal = all(bool((side == lengths[0][0]).all()) for side in lengths)
+    shape: dict[str, Any] = {"BI": ROWS, "BJ": COLUMNS, "num_warps": WARPS}
     with _on(left):
         _pairs[grid](
             left, right, *lengths, *identities, out, n1, n2,
             left.shape[0], right.shape[0], left.shape[1], right.shape[1],
             LAYERS=layers, PARTS=parts, BIAS=int(bias), ERF=erf, NTK=kind == "ntk", UPPER=mode == "upper", EQUAL=equal,
-            BI=ROWS, BJ=COLUMNS, num_warps=WARPS,
+            **shape,
         )  # fmt: skip
     return out
 

@@ -119,7 +119,8 @@ def _layer(
         found[-1] += (entering * r[:, None],) + ((moments.coefficients,) if moments.coefficients is not None else ())
         unit, root, exponent = moments.unit, moments.root, shift
     d, e, bias, before, tangents, shifts, *parts = (torch.stack(column, 1) for column in zip(*found, strict=True))
-    kept = Moments(*parts[:5], parts[6] if len(parts) > 6 else None)
+    inverse, gap, entry, slope, scale = parts[:5]
+    kept = Moments(inverse, gap, entry, slope, scale, parts[6] if len(parts) > 6 else None)
     entered = (parts[5], None, None) if below is None else (None, e, below.root)
     return LayerProfile(d, *entered, bias, before, kept), shifts, tangents
 

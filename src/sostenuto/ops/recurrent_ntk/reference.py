@@ -104,4 +104,5 @@ def _at(moments: Moments, step: int, axis: int) -> Moments:
     """Take one step of a group, as a column (axis 1) or a row (axis 0) of a matrix of pairs."""
     parts = (moments.inverse, moments.gap, moments.root, moments.slope, moments.unit)
     coefficients = None if moments.coefficients is None else moments.coefficients[:, step].unsqueeze(axis)
-    return Moments(*(part[:, step].unsqueeze(axis) for part in parts), coefficients)
+    inverse, gap, root, slope, unit = (part[:, step].unsqueeze(axis) for part in parts)
+    return Moments(inverse, gap, root, slope, unit, coefficients)

@@ -32,8 +32,10 @@ class Scales:
         v: float = 1.0,
     ) -> "Scales":
         """Repeat single numbers for every layer."""
-        layered = (torch.as_tensor(value, dtype=torch.float64).expand(num_layers).clone() for value in (w, u, b, h))
-        return cls(*layered, torch.tensor(v, dtype=torch.float64))
+        one, two, three, four = (
+            torch.as_tensor(value, dtype=torch.float64).expand(num_layers).clone() for value in (w, u, b, h)
+        )
+        return cls(one, two, three, four, torch.tensor(v, dtype=torch.float64))
 
 
 @dataclass(frozen=True)
