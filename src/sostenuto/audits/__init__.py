@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sostenuto.audits.memory.function import MemoryFunction, memory_function
     from sostenuto.audits.memory.tokens import RepeatedTokens, token_memory
     from sostenuto.audits.robustness.adversarial import AdversarialAccuracy, adversarial_accuracy
+    from sostenuto.audits.robustness.certified_radius import CertifiedRadius, certified_radius
     from sostenuto.audits.robustness.noise import NoiseAccuracy, noise_accuracy
     from sostenuto.audits.stability.certified_stability import CertifiedStability, certified_stability
     from sostenuto.audits.stability.fixed_points import FixedPoints, fixed_points
@@ -41,6 +42,7 @@ __all__ = [
     "AuditReport",
     "AuditResult",
     "Calibration",
+    "CertifiedRadius",
     "CertifiedStability",
     "ExponentialSum",
     "FixedPoints",
@@ -62,6 +64,7 @@ __all__ = [
     "adapt",
     "adversarial_accuracy",
     "calibration",
+    "certified_radius",
     "certified_stability",
     "fit_exponential_sum",
     "fixed_points",
@@ -103,6 +106,8 @@ _HOMES = {
     "GeneralizationGap": "generalization.gap",
     "calibration": "generalization.calibration",
     "generalization_gap": "generalization.gap",
+    "CertifiedRadius": "robustness.certified_radius",
+    "certified_radius": "robustness.certified_radius",
     "CertifiedStability": "stability.certified_stability",
     "FixedPoints": "stability.fixed_points",
     "LinearizedGRU": "stability.linearized_gru",
