@@ -8,7 +8,8 @@ from torch import nn
 
 from sostenuto.audits import certified_stability
 from sostenuto.benchmarks.certified_models import random_layer
-from sostenuto.nn import LSTM, LipschitzRNN
+from sostenuto.nn import LSTM, LipschitzRNN, UnICORNN
+from sostenuto.report.numbers import number
 from tests.laws.audit_laws import AuditLaws
 from tests.laws.recurrent import with_recurrence
 
@@ -62,5 +63,48 @@ def test_layers_of_a_stack_are_judged_one_by_one():
 def test_units_without_a_certificate_say_so(model):
     found = certified_stability(model, torch.randn(1, 5, 1))
     assert not found.certified
-    assert "not applicable" in found.summary()
+    assert found.summary().startswith("No certificate applies: ")
+    assert "has another form" in found.summary()
     assert any(one.measured is not None for one in found.judged)
+
+
+def test_a_reason_that_is_true_of_a_whole_stack_is_given_once():
+    torch.manual_seed(0)
+    found = certified_stability(UnICORNN(2, 3, num_layers=3), torch.randn(2, 6, 2))
+    assert len(found.judged) == 9
+    text = found.summary()
+    assert text.startswith(
+        "No certificate applies: UnICORNN has another form. Slowest contraction measured at 12 steps"
+    )
+    assert text.count("UnICORNN") == 1
+    slowest = {
+        kind: min(one.measured for one in found.judged if one.certificate.kind == kind) for kind in ("lure", "discrete")
+    }
+    assert f"{number(slowest['lure'])} per unit of time" in text
+    assert f"{number(slowest['discrete'])} per step" in text
+
+
+def test_numbers_stay_where_a_certificate_holds():
+    torch.manual_seed(0)
+    layer = LipschitzRNN(2, 3, num_layers=2, gamma=3.0, step_size=0.05, dtype=torch.float64)
+    found = certified_stability(layer, torch.randn(2, 12, 2))
+    text = found.summary()
+    for one in found.judged:
+        if one.certificate.holds:
+            assert number(one.certificate.rate) in text
+            assert number(one.measured) in text
+    assert "The discrete-step certificate holds in every layer at rate " in text
+    first = next(one for one in found.judged if not one.certificate.holds)
+    assert "Not applicable: contraction in every layer: μ₂(A) + s‖B‖₂‖W‖₂ < 0 fails (" in text
+    assert f"({first.certificate.reason.split('fails (')[1][:-1]}, " in text
+
+
+def test_layers_that_differ_are_named():
+    torch.manual_seed(0)
+    layer = nn.RNN(1, 3, num_layers=3)
+    with torch.no_grad():
+        for level, scale in enumerate((0.3, 5.0, 0.3)):
+            getattr(layer, f"weight_hh_l{level}").mul_(scale)
+    text = certified_stability(layer, torch.randn(2, 10, 1)).summary()
+    assert "holds in layers 1 and 3 at rate" in text
+    assert "Not applicable: discrete-step in layer 2: " in text

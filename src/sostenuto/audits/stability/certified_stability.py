@@ -10,13 +10,12 @@ from torch import Tensor, nn
 
 from sostenuto.audits.base import AuditResult
 from sostenuto.audits.stability.followed import Followed, Recurrence, follow
+from sostenuto.audits.stability.judged_certificate import JudgedCertificate, described
 from sostenuto.audits.stability.layer_fields import field_jacobians, own_places
 from sostenuto.audits.stability.visited import Visited, visit
 from sostenuto.checks import check_count
 from sostenuto.nn.base import Contract
 from sostenuto.nn.certificates import Certificate, discrete, refused
-from sostenuto.report.numbers import counted, number
-from sostenuto.results import Record
 from sostenuto.training.environment import environment
 
 KINDS = ("contraction", "lure", "discrete")
@@ -24,26 +23,6 @@ METHOD = (
     "Certificates from the weights alone; beside each the slowest contraction seen at steps of the data, in the "
     "certificate's own norm: of the vector field's Jacobian, or of the step's for a discrete certificate."
 )
-
-
-@dataclass(frozen=True)
-class JudgedCertificate(Record):
-    """One layer's certificate and the slowest contraction rate measured in its norm; None where there is no field.
-
-    A measured rate is negative where nearby states part. Nothing measured may be slower than what is certified.
-    """
-
-    layer: int
-    certificate: Certificate
-    measured: float | None
-
-    @property
-    def contradicted(self) -> bool:
-        """Say whether the data show a slower rate than the certificate promises: never, unless something is broken."""
-        proved = self.certificate.rate if self.certificate.holds else None
-        if proved is None or self.measured is None:
-            return False
-        return self.measured < proved - 1e-7 * (1 + abs(proved))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,9 +45,8 @@ class CertifiedStability(AuditResult):
 
     def summary(self) -> str:
         """Say what is proved and what was seen."""
-        parts = [_sentence(one) for one in self.judged]
-        said = f"At {counted(self.looked_at, 'step')} of the data: {'; '.join(parts)}"
-        return f"{said}; a certificate is contradicted, please report it." if self.contradicted else f"{said}."
+        said = described(self.judged, self.looked_at)
+        return f"{said} A certificate is contradicted, please report it." if self.contradicted else said
 
     def plot(self, ax: Any) -> None:
         """Draw the certified and the measured rate of each certificate."""
@@ -113,7 +91,7 @@ def certified_stability(
 
     >>> found = certified_stability(nn.GRU(1, 3), torch.zeros(1, 5, 1))
     >>> found.certified, found.judged[0].certificate.reason
-    (False, 'not applicable: the form h ← Fh + Qσ(Wh + z) fails (GRU has another)')
+    (False, 'not applicable: the form h ← Fh + Qσ(Wh + z) fails (GRU has another form)')
     """
     check_count("points", points)
     followed = follow(model, X, lengths=lengths, start=start, steps=steps, seed=seed)
@@ -141,7 +119,7 @@ def _questions(followed: Followed, seen: Visited) -> list[tuple[int, Certificate
     whole = torch.cat([followed.map.jacobian(h, x).detach() for h, x in parts])
     if not isinstance(layer, Contract):
         if not isinstance(layer, nn.RNN):
-            why = refused("discrete", "the form h ← Fh + Qσ(Wh + z)", f"{followed.map.name} has another")
+            why = refused("discrete", "the form h ← Fh + Qσ(Wh + z)", f"{followed.map.name} has another form")
             return [(0, why, whole)]
         hidden = layer.hidden_size
         places = [torch.arange(level * hidden, (level + 1) * hidden) for level in range(layer.num_layers)]
@@ -181,16 +159,3 @@ def _measured(jacobians: Float[Tensor, "point n n"] | None, certificate: Certifi
 def _without_matrices(certificate: Certificate) -> Certificate:
     """Drop P and Λ from the record: a page needs the numbers, not the proof, which the layer gives again."""
     return replace(certificate, metric=(), multipliers=())
-
-
-def _sentence(judged: JudgedCertificate) -> str:
-    found = judged.certificate
-    unit = "step" if found.kind == "discrete" else "unit of time"
-    name = {"contraction": "contraction", "lure": "Lur'e", "discrete": "discrete-step"}[found.kind]
-    head = f"layer {judged.layer + 1}, {name} certificate"
-    if found.holds:
-        rate = "" if found.rate is None else f" at rate {number(found.rate)} per {unit}"
-        said = f"{head} holds{rate}"
-    else:
-        said = f"{head} {found.reason}"
-    return said if judged.measured is None else f"{said}, slowest measured {number(judged.measured)}"
