@@ -1,6 +1,7 @@
 """The dense scan as the Lipschitz and the antisymmetric unit against torch's RNN and LSTM, side by side in one run."""
 
 import importlib.util
+import os
 import statistics
 import time
 from collections.abc import Callable
@@ -25,7 +26,8 @@ STEP = 0.03
 def run(progress: bool = True) -> dict[str, Any]:
     """Measure on the GPU where there is one, on the CPU otherwise; milliseconds are medians over interleaved rounds."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    record: dict[str, Any] = {"device": device, "dtype": "float32", "rounds": ROUNDS}
+    spins = os.environ.get("GOMP_SPINCOUNT", "torch's own")  # torch's RNN and LSTM are slow where their threads sleep
+    record: dict[str, Any] = {"device": device, "dtype": "float32", "rounds": ROUNDS, "spins of waiting threads": spins}
     for shape in tqdm(
         GPU_SHAPES if device == "cuda" else CPU_SHAPES, desc="dense scan", unit="shape", disable=not progress
     ):
