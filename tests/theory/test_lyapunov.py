@@ -51,7 +51,7 @@ def test_matrices_solve_their_equation(discrete):
 
 
 def test_corrected_lemmas_hold_on_random_matrices():
-    for seed in range(200):
+    for seed in range(100):
         A = hurwitz(seed)
         found = lyapunov(A)
         size = torch.linalg.matrix_norm(A, 2).item()
@@ -81,7 +81,7 @@ def test_normal_matrices_have_the_bound_of_the_lemma():
 @pytest.mark.parametrize("discrete", [False, True])
 def test_growth_is_bracketed(discrete):
     """Against a fine grid: the peak is a norm that occurs, the bound is never exceeded, Kreiss' constant lies below."""
-    for seed in range(60):
+    for seed in range(30):
         A = schur(seed) if discrete else hurwitz(seed)
         found = transient_growth(A, discrete=discrete)
         slowest = -np.log(found.abscissa) if discrete else -found.abscissa
