@@ -145,8 +145,11 @@ def test_wrong_answers_are_not_certified_right():
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (lambda: SequenceClassifier(LSTM(2, 3, batch_first=True), 2), "the form .* fails (LSTM has another)"),
-        (lambda: SequenceClassifier(UnICORNN(2, 3, batch_first=True), 2), "the form .* fails (UnICORNN has another)"),
+        (lambda: SequenceClassifier(LSTM(2, 3, batch_first=True), 2), "the form .* fails (LSTM has another form)"),
+        (
+            lambda: SequenceClassifier(UnICORNN(2, 3, batch_first=True), 2),
+            "the form .* fails (UnICORNN has another form)",
+        ),
         (lambda: SequenceClassifier(RNN(2, 3, batch_first=True, bidirectional=True), 2), "one direction fails (two)"),
         (lambda: SequenceClassifier(RNN(2, 3, batch_first=True), 2, readout="max"), "a read-out .* fails (max)"),
         (lambda: SequenceClassifier(LipschitzRNN(2, 3, batch_first=True, gated=True), 2), "a linear part .*gate"),

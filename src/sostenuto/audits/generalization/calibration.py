@@ -52,8 +52,8 @@ class Calibration(AuditResult):
 def calibration_words(found: Measures) -> str:
     """Say how far confidence and accuracy are apart, and how far chance alone would take them."""
     apart, chance = 100 * found.calibration_error, 100 * found.calibrated_high
-    within = "within what chance explains" if found.calibration_error <= found.calibrated_high else "more than chance"
-    return f"confidence and accuracy are {apart:.1f} points apart, {within} (up to {chance:.1f})"
+    than = "no more" if found.calibration_error <= found.calibrated_high else "more"
+    return f"confidence and accuracy are {apart:.1f} points apart, {than} than chance explains (up to {chance:.1f})"
 
 
 def calibration(

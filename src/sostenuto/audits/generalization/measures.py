@@ -135,12 +135,12 @@ def reliability_bins(
 def draw_reliability(ax: Any, parts: dict[str, Measures]) -> None:
     """Draw accuracy over confidence for each part; a calibrated model lies on the diagonal."""
     ax.plot([0, 100], [0, 100], linestyle="--", color="gray", label="calibrated")
-    for name, part in parts.items():
+    for marker, (name, part) in zip("os", parts.items(), strict=False):
         confidence = [100 * one.confidence for one in part.bins]
         accuracy = [100 * one.accuracy for one in part.bins]
         # One standard deviation of the share that is right, were the confidence of a bin its true probability.
         spread = [100 * np.sqrt(one.confidence * (1 - one.confidence) / one.count) for one in part.bins]
-        ax.errorbar(confidence, accuracy, yerr=spread, marker="o", capsize=3, label=name)
+        ax.errorbar(confidence, accuracy, yerr=spread, marker=marker, capsize=3, label=name)
     ax.set_xlim(0, 102)
     ax.set_ylim(-2, 102)
     ax.set_xlabel("confidence, %")

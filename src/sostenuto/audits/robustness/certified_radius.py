@@ -69,6 +69,7 @@ class CertifiedRadius(AuditResult):
         radii = np.unique([0.0, *self.radii])
         shares = [100 * self.certified_accuracy(float(radius)) for radius in radii]
         ax.step(radii, shares, where="pre", marker="o" if len(radii) == 1 else "", label="certified")
+        ax.set_xlim(left=0)
         ax.set_ylim(0, 102)
         ax.set_xlabel("change of the sequence, Frobenius norm")
         ax.set_ylabel("accuracy, %")

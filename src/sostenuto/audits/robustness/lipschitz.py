@@ -108,7 +108,7 @@ def _state_map(layer: Any, level: int) -> StateMap | Certificate:
         return StateMap(linear, weight, gain, entering, slope, layer.hidden_size, certificate)
     else:
         name = type(layer).__name__.removeprefix("Parametrized")
-        return refused("discrete", "the form h ← Fh + Qσ(Wh + Vu + b)", f"{name} has another")
+        return refused("discrete", "the form h ← Fh + Qσ(Wh + Vu + b)", f"{name} has another form")
     zero, eye = torch.zeros_like(weight), torch.eye(len(weight), dtype=weight.dtype)
     return StateMap(
         zero, weight, eye, entering, _slope(activation), layer.hidden_size, discrete(zero, weight, activation)
