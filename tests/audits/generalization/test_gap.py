@@ -75,7 +75,7 @@ def test_the_error_is_the_spread_over_data_sets():
 
 
 def test_the_bound_is_the_theorys_and_above_what_is_measured():
-    model, train, test = small_model(), lines(4000), lines(1000, seed=1)
+    model, train, test = small_model(), lines(1000), lines(400, seed=1)
     before = copy.deepcopy(model.state_dict())
     found = generalization_gap(model, *train, *test)
     X, y = train

@@ -73,7 +73,7 @@ def ascend(model, X, radii, seed, steps=10):
 
 def test_no_attack_inside_the_radius_turns_an_answer_and_outside_some_does():
     certified, outside = 0, 0
-    for seed in range(9):
+    for seed in range(8):
         model = random_model(seed)
         X = torch.randn(6, STEPS, 2, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
         found = certified_radius(model, X, model(X).argmax(-1))
