@@ -65,13 +65,21 @@ def test_the_newest_two_are_kept_and_the_newest_is_read(tmp_path):
 def test_leftovers_of_a_killed_run_are_cleared(tmp_path):
     """Killed while writing tensors, or between tensors and JSON: both leave a file that no one asks for again."""
     write(tmp_path, 1)
-    (tmp_path / ".000002-000000.safetensors.x1.tmp").write_bytes(b"half")
+    (tmp_path / ".000002-000000-x1.safetensors").write_bytes(b"half")
     save_file({"a": torch.zeros(1)}, tmp_path / "000002-000000.safetensors")
     newest = newest_checkpoint(tmp_path)
     assert newest is not None
     assert newest.values["epoch"] == 1
     write(tmp_path, 3)
     assert [name.split(".")[0] for name in names(tmp_path)] == ["000001-000000"] * 2 + ["000003-000000"] * 2
+
+
+def test_a_file_that_was_being_written_is_no_checkpoint(tmp_path):
+    """Killed just before a file took its name: the run has no checkpoint yet, and begins from nothing."""
+    write(tmp_path, 1).rename(tmp_path / ".000001-000000-abc.json")
+    assert newest_checkpoint(tmp_path) is None
+    write(tmp_path, 2)
+    assert names(tmp_path) == ["000002-000000.json", "000002-000000.safetensors"]
 
 
 def test_what_lies_after_the_one_resumed_from_is_dropped(tmp_path):

@@ -43,8 +43,8 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint, epoch: int, batch: in
     envelope = {"tensors_sha256": _digest(tensors), "values_sha256": _digest(body.encode()), "values": body}
     write_atomically(path, json.dumps(envelope))
     # What lies after this one in time is damaged, or of a run that was given up: it must not be taken for the newest.
-    kept = sorted(old.stem for old in folder.glob("*.json") if old.stem <= path.stem)[-KEPT:]
-    for file in [*folder.glob("*.json"), *folder.glob("*.safetensors"), *folder.glob(".*.tmp")]:
+    kept = sorted(old.stem for old in _whole_files(folder) if old.stem <= path.stem)[-KEPT:]
+    for file in [*folder.glob("*.json"), *folder.glob("*.safetensors")]:
         if file.stem not in kept:
             file.unlink(missing_ok=True)
     return path
@@ -86,7 +86,12 @@ def newest_checkpoint(folder: Path) -> Checkpoint | None:
 
 
 def _newest_first(folder: Path) -> Iterator[Path]:
-    return iter(sorted(folder.glob("*.json"), reverse=True))
+    return iter(sorted(_whole_files(folder), reverse=True))
+
+
+def _whole_files(folder: Path) -> Iterator[Path]:
+    """List checkpoints; a name that begins with a dot was being written when its run was killed."""
+    return (path for path in folder.glob("*.json") if not path.name.startswith("."))
 
 
 def _digest(content: bytes) -> str:

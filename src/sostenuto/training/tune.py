@@ -31,8 +31,9 @@ SPACES: dict[str, dict[str, Choice]] = {
     | {
         "options.num_layers": ("choice", (1, 2, 3)),
         "options.dropout": ("uniform", (0.0, 0.3)),
-        "options.step_size": ("log", (0.05, 2.0)),
-        "options.stiffness": ("log", (0.1, 30.0)),
+        # Together within the stability limit of the oscillators, step_size/2 · √stiffness < 2.
+        "options.step_size": ("log", (0.05, 1.0)),
+        "options.stiffness": ("log", (0.1, 15.0)),
         "model.readout": ("choice", ("last", "mean", "max")),
     },
 }
