@@ -1,5 +1,5 @@
 # Everything runs in .venv, made here from nothing but Python 3.11-3.13 and make.
-#   make demo   fit the embedded digits and write a report        make test   run every test
+#   make demo   fit and audit the embedded digits, write a report        make test   run every test
 # Another interpreter: make demo PYTHON=python3.12
 
 PYTHON ?= python3
@@ -9,11 +9,12 @@ INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check -c constrai
 DEMO := runs/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format docs bench clean
+.PHONY: help demo test coverage lint format docs bench clean
 
 help:
 	@echo "make demo    fit the embedded sequential digits and write $(DEMO)/report.html"
-	@echo "make test    run every test, with coverage"
+	@echo "make test    run every test"
+	@echo "make coverage  run every test and list what they miss"
 	@echo "make lint    ruff, pyright and the import contract"
 	@echo "make format  let ruff rewrite what it can"
 	@echo "make docs    build the documentation into docs/_build/html, warnings are errors"
@@ -39,11 +40,14 @@ $(VENV)/stamp-test $(VENV)/stamp-lint $(VENV)/stamp-docs: $(VENV)/stamp-%: $(VEN
 	@touch $@
 
 demo: $(VENV)/stamp-base
-	$(VENV)/bin/sostenuto fit --out $(DEMO) --overwrite
+	$(VENV)/bin/sostenuto fit --out $(DEMO) --overwrite --audit quick
 	@echo "The report is $(CURDIR)/$(DEMO)/report.html"
 
 # Two workers with one thread each: on two cores they would otherwise fight over them.
 test: $(VENV)/stamp-test
+	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2
+
+coverage: $(VENV)/stamp-test
 	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --cov --cov-report=term
 
 # pyright reads the optional packages too, so the test group is installed beside the linters.

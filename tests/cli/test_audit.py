@@ -26,6 +26,19 @@ def test_a_run_is_audited_on_its_own_test_part(run):
     assert json.loads((run / "audit.json").read_text())["noise"]["count"] == 128
 
 
+def test_a_fit_puts_its_audit_on_its_page(tmp_path):
+    folder = tmp_path / "run"
+    done = CliRunner().invoke(app, ["fit", *SMALL, "-o", "hidden_size=4", "--audit", "quick", "--out", str(folder)])
+    assert done.exit_code == 0, done.output
+    page = (folder / "report.html").read_text()
+    assert "How long it remembers" in page
+    assert "Does the model earn its keep?" in page
+    assert json.loads((folder / "audit.json").read_text())["budget"] == "quick"
+    refused = CliRunner().invoke(app, ["fit", *SMALL, "--audit", "huge", "--out", str(tmp_path / "other")])
+    assert refused.exit_code == 2
+    assert "expected audit to be one of 'quick', 'full', got 'huge'" in refused.output
+
+
 def test_two_runs_side_by_side_and_json(run, tmp_path):
     page = tmp_path / "both.html"
     done = CliRunner().invoke(

@@ -45,14 +45,14 @@ def audit(
     options |= {"time_step": time_step, "time_unit": time_unit, "progress": not quiet and not as_json}
     folder = Path(model)
     if folder.is_dir() or ":" not in model:
-        report = _of_run(folder, data, data_dir, options)
+        report = audit_run(folder, data, data_dir, options)
         page = out or folder / "audit.html"
     else:
         require(bool(data), "expected DATA beside a module", "got none", "name a file or a data set")
         require(against is None, "expected --against with a run", "got a module")
         report = _of_module(model, data, data_dir, options)
         page = out or Path("audit.html")
-    other = None if against is None else _of_run(against, data, data_dir, options)
+    other = None if against is None else audit_run(against, data, data_dir, options)
     save(report, page, against=other, name=str(model), other="" if against is None else str(against))
     write_atomically(page.with_suffix(".json"), report.to_json(indent=1))
     if as_json:
@@ -62,7 +62,7 @@ def audit(
     print(f"The page is {page}")
 
 
-def _of_run(folder: Path, data: str, data_dir: str | None, options: dict[str, Any]) -> "AuditReport":
+def audit_run(folder: Path, data: str, data_dir: str | None, options: dict[str, Any]) -> "AuditReport":
     """Audit a run's model on its own test part, or on other data encoded as the run did."""
     from sostenuto.checks import require
     from sostenuto.training.data import open_dataset, open_for_prediction

@@ -33,6 +33,7 @@ KERNEL_MODEL = "rntk"
 
 if TYPE_CHECKING:
     from sostenuto.data.dataset import Dataset
+    from sostenuto.report.section import Section
     from sostenuto.results import FitResult
     from sostenuto.training.config import RunConfig
 
@@ -77,6 +78,7 @@ def fit(
     probe: Annotated[
         list[str] | None, typer.Option(help="weight_norms or recurrent_spectra, logged each epoch.")
     ] = None,
+    audit: Annotated[str, typer.Option(help="quick or full: audit the model too, on the same page.")] = "",
     data_dir: DataDirOption = None,
     device: DeviceOption = "auto",
     seed: Annotated[int | None, typer.Option(help="Seed of weights, shuffling, dropout and splits.")] = None,
@@ -98,6 +100,8 @@ def fit(
 
     for name in probe or []:
         check_choice("probe", name, PROBES)
+    if audit:
+        check_choice("audit", audit, ("quick", "full"))
     extra = named_values(setting)
     require(
         all(name.split(".")[0] in ("data", "training") for name in extra),
@@ -151,7 +155,7 @@ def fit(
         return create_folder(out or _free_folder(dataset.name, settings.model.layer), overwrite=overwrite)
 
     if settings.model.layer == KERNEL_MODEL:
-        given = [name for name, value in (("probe", probe), ("device", device != "auto")) if value]
+        given = [name for name, value in (("probe", probe), ("audit", audit), ("device", device != "auto")) if value]
         require(given in ([], ["device"]), f"expected options that {KERNEL_MODEL} has", f"got {shown(given)}")
         _fit_kernel(dataset, settings, resume, make_folder, as_json=as_json, quiet=quiet)
         return
@@ -167,8 +171,20 @@ def fit(
     )
     if result is None:
         return
-    report = save(result, folder / "report.html")
+    sections = _audited(folder, data_dir, audit, progress=not quiet and not as_json) if audit else ()
+    report = save(result, folder / "report.html", sections=sections)
     print(json.dumps(_summary(result, report), allow_nan=False) if as_json else _table(result, report))
+
+
+def _audited(folder: Path, data_dir: str | None, budget: str, *, progress: bool) -> "list[Section]":
+    """Audit the run on its test part; its numbers go beside the page, its verdicts and figures onto it."""
+    from sostenuto.audits.page import audit_sections, verdict_section
+    from sostenuto.cli.audit import audit_run
+    from sostenuto.data.files.atomic import write_atomically
+
+    found = audit_run(folder, "", data_dir, {"budget": budget, "progress": progress})
+    write_atomically(folder / "audit.json", found.to_json(indent=1))
+    return [verdict_section(found), *audit_sections(found)]
 
 
 def _new_settings(
