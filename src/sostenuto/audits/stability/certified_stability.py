@@ -50,13 +50,14 @@ class CertifiedStability(AuditResult):
 
     def plot(self, ax: Any) -> None:
         """Draw the certified and the measured rate of each certificate."""
-        names = [f"{one.certificate.kind}\nlayer {one.layer + 1}" for one in self.judged]
+        names = [f"{one.certificate.kind}, layer {one.layer + 1}" for one in self.judged]
         places = np.arange(len(names))
         proved = [one.certificate.rate or 0.0 if one.certificate.holds else 0.0 for one in self.judged]
         ax.bar(places - 0.2, proved, 0.4, label="certified (0: none)")
         ax.bar(places + 0.2, [one.measured or 0.0 for one in self.judged], 0.4, label="slowest measured")
         ax.axhline(0.0, color="gray")
-        ax.set_xticks(places, names)
+        crowded = len(names) > 4
+        ax.set_xticks(places, names, rotation=60 if crowded else 0, ha="right" if crowded else "center")
         ax.set_xlabel("certificate")
         ax.set_ylabel("rate of contraction")
         ax.legend()
