@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sostenuto.audits.memory.function import MemoryFunction, memory_function
     from sostenuto.audits.memory.tokens import RepeatedTokens, token_memory
     from sostenuto.audits.robustness.adversarial import AdversarialAccuracy, adversarial_accuracy
+    from sostenuto.audits.robustness.adversarial_error import AdversarialError, adversarial_error
     from sostenuto.audits.robustness.certified_radius import CertifiedRadius, certified_radius
     from sostenuto.audits.robustness.noise import NoiseAccuracy, noise_accuracy
     from sostenuto.audits.stability.certified_stability import CertifiedStability, certified_stability
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Adapted",
     "AdversarialAccuracy",
+    "AdversarialError",
     "AuditReport",
     "AuditResult",
     "Calibration",
@@ -63,6 +65,7 @@ __all__ = [
     "StateSpectrum",
     "adapt",
     "adversarial_accuracy",
+    "adversarial_error",
     "calibration",
     "certified_radius",
     "certified_stability",
@@ -87,6 +90,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AdversarialError": "robustness.adversarial_error",
+    "adversarial_error": "robustness.adversarial_error",
     "Adapted": "adapter",
     "AuditReport": "audit",
     "adapt": "adapter",
