@@ -116,8 +116,9 @@ def largest_share(
 ) -> float:
     """Simulate 64 pairs of states and return the largest distance as a share of what the certificate allows.
 
-    With ``step`` the map is Euler's, run as it is; without, the differential equation is followed by RK4 in steps of
-    0.02. Inputs are constant over a step; states of sizes from .01 to 10 meet inputs of sizes from 0 to 10.
+    With ``step`` the map is Euler's, run as it is; without, the differential equation is followed over spans of 0.02,
+    each by four steps of RK4: with one, its own error passes a tight bound by 7e-6. Inputs are constant over a span;
+    states of sizes from .01 to 10 meet inputs of sizes from 0 to 10.
     """
     generator = torch.Generator().manual_seed(seed)
     units, pairs = len(A), 64
@@ -128,7 +129,11 @@ def largest_share(
     length, worst = 0.02 if step is None else step, 0.0
     for n in range(1, num_steps + 1):
         z = inputs * torch.randn(pairs, units, generator=generator, dtype=torch.float64)
-        h = h + length * (_field(h, z, A, W) if step is not None else _slope(h, z, A, W, length))
+        if step is not None:
+            h = h + step * _field(h, z, A, W)
+        else:
+            for _ in range(4):
+                h = h + length / 4 * _slope(h, z, A, W, length / 4)
         time = n if step is not None else n * length
         distance = (h[0] - h[1]).norm(dim=-1)
         # Below this the difference of two states is rounding error.
