@@ -261,9 +261,10 @@ def audit(
     targets = np.zeros(len(X), int) if y is None else y
     data = labeled_sequences(model, X, targets, lengths)
     asked = _Asked(model, _part(data, BUDGETS[budget]), y is not None, BUDGETS[budget], seed, time_step, time_unit)
-    with audited(model, seed):
+    if y is not None:
         # A model that cannot answer at all is refused here, once, instead of by every check.
-        data.scores(model, slice(0, 1), data.values[:1]) if y is not None else None
+        with audited(model, seed):
+            data.scores(model, slice(0, 1), data.values[:1])
     found, refused = {}, {}
     bar = tqdm(names, desc="auditing", disable=not progress)
     for name in bar:
