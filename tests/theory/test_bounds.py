@@ -5,6 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sostenuto.benchmarks._random_models import random_group, random_path, random_readout
 from sostenuto.nn import ResidualGRU
 from sostenuto.theory.bounds import remainder_bound, rkhs_norm_bound, signature_norm_bound, star_product_bound
 from sostenuto.theory.discretization import discretization_bound, discretization_error, runge_kutta_bound
@@ -14,7 +15,6 @@ from sostenuto.theory.signature import signature
 from sostenuto.theory.star_product import products_ending_in_time
 from sostenuto.theory.taylor import taylor
 from sostenuto.theory.tensor_field import rnn_field, tensor_field
-from tests.theory.random_models import random_group, random_path, random_readout
 
 ROUNDING = 1 + 1e-9
 GROUPS = 40

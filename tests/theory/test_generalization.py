@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from sostenuto.benchmarks._random_models import random_group, random_path, random_readout
 from sostenuto.checks import InputError
 from sostenuto.data.batch import SequenceBatch
 from sostenuto.models.classifier import SequenceClassifier
@@ -20,7 +21,6 @@ from sostenuto.theory.rkhs import rkhs_norm
 from sostenuto.theory.signature import signature
 from sostenuto.theory.stability import prediction_stability, signature_distance_bound
 from sostenuto.theory.taylor import taylor
-from tests.theory.random_models import random_group, random_path, random_readout
 
 
 def small_layer(seed: int = 0, size: float = 0.05, **options) -> ResidualRNN:

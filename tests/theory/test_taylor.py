@@ -5,12 +5,12 @@ import pytest
 import torch
 from scipy.integrate import solve_ivp
 
+from sostenuto.benchmarks._random_models import random_path
 from sostenuto.nn import ResidualGRU, ResidualLSTM
 from sostenuto.theory.ode import ORDERS, discretize, solve
 from sostenuto.theory.signature import signature
 from sostenuto.theory.taylor import coefficients, taylor
 from sostenuto.theory.tensor_field import rnn_field, tensor_field
-from tests.theory.random_models import random_path
 from tests.theory.test_star_product import random_field
 
 

@@ -1,4 +1,4 @@
-"""Random RNN fields and paths for the laws of paper 000: widths to 64, large biases, weights over four decades."""
+"""Random RNN fields and paths that try the bounds of paper 000: widths to 64, large biases, weights over decades."""
 
 import math
 from dataclasses import dataclass
@@ -18,10 +18,12 @@ class Group:
     paths: Tensor
 
     def __len__(self) -> int:
+        """Count the models."""
         return len(self.fields)
 
 
 def total_variation(paths: Tensor) -> Tensor:
+    """Measure the lengths of paths from the origin."""
     return torch.cat([paths[..., :1, :], paths.diff(dim=-2)], dim=-2).norm(dim=-1).sum(-1)
 
 
@@ -62,5 +64,6 @@ def random_group(seed: int, count: int, *, steps: int = 12, largest: float = 1.0
 
 
 def random_readout(field: RNNField, seed: int) -> Tensor:
+    """Draw one output of length about 1."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(field.hidden_size, generator=generator, dtype=torch.float64) / math.sqrt(field.hidden_size)
