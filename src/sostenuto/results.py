@@ -170,6 +170,59 @@ class FitResult(Record):
     environment: dict[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class ExperimentNumber(Record):
+    """One number of an experiment beside the paper's, or a law and whether it held.
+
+    ``spread`` is the standard deviation over ``count`` repetitions; ``better`` is ``"higher"``, ``"lower"`` or empty.
+    ``headline`` numbers decide the verdict of the experiment as a whole.
+    """
+
+    name: str
+    verdict: str
+    value: float | None = None
+    spread: float | None = None
+    count: int = 1
+    unit: str = ""
+    expected: float | None = None
+    tolerance: float | None = None
+    better: str = ""
+    law: str = ""
+    evidence: str = ""
+    remark: str = ""
+    headline: bool = True
+
+
+@dataclass(frozen=True)
+class ExperimentTable(Record):
+    """A table that an experiment adds to its page."""
+
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class ExperimentResult(Record):
+    """What an experiment found beside what its paper says; ``data`` holds the checksum of every data set read."""
+
+    name: str
+    title: str
+    paper: str
+    what: str
+    protocol: str
+    verdict: str
+    date: str
+    seed: int
+    seconds: float
+    numbers: tuple[ExperimentNumber, ...]
+    tables: tuple[ExperimentTable, ...] = ()
+    notes: tuple[str, ...] = ()
+    settings: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+    data: dict[str, str] = field(default_factory=dict)
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}

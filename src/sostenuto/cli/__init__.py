@@ -11,6 +11,7 @@ from sostenuto.cli.bench import bench
 from sostenuto.cli.fit import fit
 from sostenuto.cli.gram import gram
 from sostenuto.cli.predict import predict
+from sostenuto.cli.reproduce import reproduce
 from sostenuto.cli.tune import tune
 from sostenuto.version import __version__
 
@@ -26,6 +27,7 @@ app.command()(audit)
 app.command()(tune)
 app.command()(gram)
 app.command()(bench)
+app.command()(reproduce)
 app.add_typer(data.app, name="data")
 
 

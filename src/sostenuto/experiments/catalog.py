@@ -1,0 +1,132 @@
+"""Find the experiments, and read what each of them is."""
+
+import difflib
+import importlib.util
+import re
+import sys
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sostenuto.checks import FileFormatError, InputError, check_choice, require, sentence, shown
+from sostenuto.experiments.expectation import Expectation
+from sostenuto.experiments.settings import Settings
+
+ROOT = Path(__file__).parent
+FILES = ("config.toml", "expected.toml", "run.py", "README.md")
+PROTOCOLS = ("quick", "reduced", "full")
+"""From the cheapest to the paper's own."""
+KEYS = ("title", "paper", "what", "needs_data", "needs_device", "time")
+_PAPER = re.compile(r"\d{3}")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One table or figure of a paper: what its folder says.
+
+    ``needs_data`` names data sets (or whole archives, such as ``"ucr"``). ``comparable`` names the protocols whose
+    numbers may stand beside the paper's; laws are judged under every protocol.
+    """
+
+    name: str
+    folder: Path
+    title: str
+    paper: str
+    what: str
+    needs_data: tuple[str, ...]
+    needs_device: str
+    time: str
+    comparable: tuple[str, ...]
+    protocols: Mapping[str, Mapping[str, Any]]
+    expected: Mapping[str, Expectation]
+
+    @classmethod
+    def read(cls, folder: Path) -> "Experiment":
+        """Read a folder's ``config.toml`` and ``expected.toml``."""
+        path = folder / "config.toml"
+        config = _toml(path)
+        absent = [key for key in (*KEYS, "full", "quick") if key not in config]
+        unknown = [key for key in config if key not in (*KEYS, *PROTOCOLS, "comparable")]
+        if absent or unknown:
+            raise FileFormatError(
+                path, f"expected the keys {', '.join((*KEYS, 'full', 'quick'))}", _wrong(absent, unknown)
+            )
+        for protocol in PROTOCOLS:
+            new = [key for key in config.get(protocol, {}) if key not in config["full"]]
+            if new:
+                raise FileFormatError(path, f"expected [{protocol}] to change settings of [full]", f"got {shown(new)}")
+        check_choice("needs_device", config["needs_device"], ("cpu", "gpu"))
+        expected = _toml(folder / "expected.toml")
+        return cls(
+            name=f"{folder.parent.name}/{folder.name}",
+            folder=folder,
+            needs_data=tuple(config["needs_data"]),
+            comparable=tuple(config.get("comparable", ("reduced", "full"))),
+            protocols={name: config[name] for name in PROTOCOLS if name in config},
+            expected={name: Expectation.of(name, entry) for name, entry in expected.items()},
+            **{key: str(config[key]) for key in ("title", "paper", "what", "needs_device", "time")},
+        )
+
+    def settings(self, protocol: str, changes: Mapping[str, Any] | None = None) -> Settings:
+        """Return the settings of ``[full]``, with what the protocol and then the caller changes."""
+        check_choice(f"the protocol of {self.name}", protocol, self.protocols)
+        return Settings(self.protocols["full"]).changed(self.protocols[protocol]).changed(changes or {})
+
+    def load(self) -> Callable[..., None]:
+        """Return ``run`` of the folder's ``run.py``; a folder's name is no identifier, so it is loaded by its path."""
+        module_name = "sostenuto_experiment_" + re.sub(r"\W", "_", self.name)
+        spec = importlib.util.spec_from_file_location(module_name, self.folder / "run.py")
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[module_name] = module
+        spec.loader.exec_module(module)
+        return module.run
+
+
+def names(root: Path = ROOT) -> list[str]:
+    """List the experiments, sorted by paper, tables before figures, then by number.
+
+    >>> "003/figure-1" in names()
+    True
+    """
+    papers = [folder for folder in sorted(root.iterdir()) if folder.is_dir() and _PAPER.fullmatch(folder.name)]
+    items = [item for paper in papers for item in paper.iterdir() if (item / "config.toml").is_file()]
+    return [f"{item.parent.name}/{item.name}" for item in sorted(items, key=_order)]
+
+
+def find(name: str, root: Path = ROOT) -> Experiment:
+    """Read the experiment ``name``; an unknown name is refused with the closest ones.
+
+    >>> find("003/figure-1").paper
+    '003'
+    """
+    known = names(root)
+    if name not in known:
+        close = difflib.get_close_matches(name, known, n=4, cutoff=0.5)
+        close = close or [one for one in known if one.startswith(name.split("/")[0])][:4]
+        meant = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
+        cure = f"{meant}sostenuto reproduce --list shows what there is"
+        raise InputError(sentence("expected the name of an experiment", f"got {name!r}", cure))
+    return Experiment.read(root / name)
+
+
+def _order(folder: Path) -> tuple[str, bool, list[tuple[int, str]]]:
+    parts = re.findall(r"\d+|\D+", folder.name)
+    numbered = [(int(part), "") if part.isdigit() else (0, part) for part in parts]
+    return folder.parent.name, not folder.name.startswith("table"), numbered
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    require(path.is_file(), f"expected the file {path}", "found none", "an experiment has " + ", ".join(FILES))
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise FileFormatError(path, "expected TOML", f"got something else ({error})") from error
+
+
+def _wrong(absent: list[str], unknown: list[str]) -> str:
+    said = [f"missed {shown(absent)}"] if absent else []
+    return " and ".join([*said, *([f"got {shown(unknown)}"] if unknown else [])])

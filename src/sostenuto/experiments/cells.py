@@ -1,0 +1,74 @@
+"""Cells: what an experiment computes once and remembers, so that a run can be stopped, killed and taken up again."""
+
+import hashlib
+import json
+import re
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sostenuto.checks import InputError, sentence
+from sostenuto.data.files.atomic import write_atomically
+
+_KEY = re.compile(r"[\w][\w.,=+-]*(/[\w][\w.,=+-]*)*")
+
+
+@dataclass(frozen=True)
+class CellStore:
+    """A folder of cells, one JSON file each, named by its key and by a digest of what its value depends on.
+
+    Other settings give other files: nothing that was computed is lost when a setting is changed and changed back.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as name:
+    ...     store = CellStore(Path(name))
+    ...     cell = store.write("lstm/seed=0", {"epochs": 3}, {"accuracy": 0.9}, seconds=1.5, device="cpu")
+    ...     store.read("lstm/seed=0", {"epochs": 3})["value"], store.read("lstm/seed=0", {"epochs": 4})
+    ({'accuracy': 0.9}, None)
+    """
+
+    folder: Path
+
+    def path(self, key: str, depends: Mapping[str, Any]) -> Path:
+        """Return the file of a cell."""
+        if not _KEY.fullmatch(key):
+            expected = "expected a cell's key of letters, digits and . , = + - parted by /"
+            raise InputError(sentence(expected, f"got {key!r}"))
+        text = json.dumps(dict(depends), sort_keys=True, default=str)
+        digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+        return self.folder / f"{key}.{digest}.json"
+
+    def read(self, key: str, depends: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return a stored cell, or None; a damaged file is told of and counts as none."""
+        path = self.path(key, depends)
+        if not path.is_file():
+            return None
+        try:
+            cell = json.loads(path.read_text(encoding="utf-8"))
+            if not isinstance(cell, dict) or cell["key"] != key or not {"value", "seconds", "device"} <= cell.keys():
+                raise KeyError("value")
+        except (ValueError, KeyError) as error:
+            warnings.warn(f"{path} is damaged ({error!r}); the cell {key} is computed again", stacklevel=3)
+            return None
+        return cell
+
+    def write(self, key: str, depends: Mapping[str, Any], value: Any, *, seconds: float, device: str) -> dict[str, Any]:
+        """Store a cell whole or not at all, and return it as it will be read back: tuples are lists from then on."""
+        cell = {"key": key, "seconds": seconds, "device": device, "depends": dict(depends), "value": value}
+        try:
+            text = json.dumps(cell, indent=1, default=_plain)
+        except TypeError as error:
+            expected = f"expected the cell {key} to return plain numbers, strings, lists and dicts"
+            raise InputError(sentence(expected, f"got something that JSON cannot hold ({error})")) from error
+        write_atomically(self.path(key, depends), text)
+        return json.loads(text)
+
+
+def _plain(value: Any) -> Any:
+    """Turn arrays, tensors and their scalars into lists and numbers."""
+    convert: Callable[[], Any] | None = getattr(value, "tolist", None)
+    if convert is None:
+        raise TypeError(f"{type(value).__name__} is not plain")
+    return convert()

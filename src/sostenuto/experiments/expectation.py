@@ -1,0 +1,99 @@
+"""What the paper says of one quantity, and the verdict on what was measured beside it."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sostenuto.checks import check_choice, require, shown
+from sostenuto.results import ExperimentNumber
+
+REPRODUCED, BETTER, WORSE, DIFFERS = "reproduced", "better", "worse", "differs"
+LAW_HOLDS, LAW_FAILS = "law holds", "law fails"
+DATA_MISSING, MEASURED, NOT_COMPARED = "data missing", "measured", "not compared"
+_KEYS = ("value", "unit", "better", "tolerance", "law", "headline", "remark")
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """One entry of ``expected.toml``: a number of the paper, a law, or only the name of what is measured.
+
+    ``better`` is ``"higher"`` or ``"lower"`` where one of them is. ``tolerance`` is how far a reproduction may lie from
+    ``value``. A ``law`` is a sentence that holds or fails. ``headline = false`` keeps an entry (a baseline, say) out of
+    the verdict on the whole. ``remark`` is what ``docs/errata.md`` says about it.
+    """
+
+    name: str
+    value: float | None = None
+    unit: str = ""
+    better: Literal["higher", "lower", ""] = ""
+    tolerance: float | None = None
+    law: str = ""
+    headline: bool = True
+    remark: str = ""
+
+    @classmethod
+    def of(cls, name: str, entry: dict[str, Any]) -> "Expectation":
+        """Read an entry of ``expected.toml`` and check it.
+
+        >>> Expectation.of("accuracy", {"value": 98.4, "better": "higher"}).judge(98.6)
+        'better'
+        """
+        unknown = [key for key in entry if key not in _KEYS]
+        require(not unknown, f"expected the keys {', '.join(_KEYS)} under {name!r}", f"got {shown(unknown)}")
+        values: dict[str, Any] = {
+            key: float(value) if key in ("value", "tolerance") else value for key, value in entry.items()
+        }
+        found = cls(name, **values)
+        check_choice(f"better of {name!r}", found.better, ("higher", "lower", ""))
+        if found.value is not None:
+            require(not found.law, f"expected either a value or a law for {name!r}", "got both")
+            comparable = bool(found.better) or found.tolerance is not None
+            require(comparable, f"expected better or tolerance beside the value of {name!r}", "got neither")
+        return found
+
+    def judge(self, value: float, spread: float | None = None) -> str:
+        """Compare a measured value: reproduced within the tolerance or the spread, whichever is wider.
+
+        >>> Expectation("rate", value=1.0, tolerance=0.1).judge(1.3, spread=0.05)
+        'differs'
+        """
+        if self.value is None:
+            return MEASURED
+        if not math.isfinite(value):
+            return WORSE if self.better else DIFFERS
+        allowed = max(self.tolerance or 0.0, spread or 0.0)
+        if abs(value - self.value) <= allowed:
+            return REPRODUCED
+        if not self.better:
+            return DIFFERS
+        return BETTER if (value > self.value) == (self.better == "higher") else WORSE
+
+    def number(self, verdict: str, **measured: Any) -> ExperimentNumber:
+        """Return the record of what was measured beside this expectation."""
+        return ExperimentNumber(
+            name=self.name,
+            verdict=verdict,
+            unit=self.unit,
+            expected=self.value,
+            tolerance=self.tolerance,
+            better=self.better,
+            law=self.law,
+            remark=self.remark,
+            headline=self.headline,
+            **measured,
+        )
+
+
+def overall(numbers: tuple[ExperimentNumber, ...], *, data_missing: bool = False) -> str:
+    """Sum up the verdicts of the headline numbers: the first of these that occurs.
+
+    Data missing, law fails, worse, differs, better, reproduced, law holds, not compared, measured.
+
+    >>> overall((Expectation("a", value=1.0, better="higher").number("better", value=2.0),))
+    'better'
+    """
+    found = {number.verdict for number in numbers if number.headline}
+    order = (LAW_FAILS, WORSE, DIFFERS, BETTER, REPRODUCED, LAW_HOLDS, NOT_COMPARED)
+    if data_missing:
+        return DATA_MISSING
+    return next((verdict for verdict in (DATA_MISSING, *order) if verdict in found), MEASURED)

@@ -1,0 +1,52 @@
+"""The list of experiments: what each needs, and what was last found."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from sostenuto.experiments.catalog import ROOT, find, names
+from sostenuto.experiments.presence import absent_data
+from sostenuto.experiments.stored import RUNS, last_result
+from sostenuto.results import Record
+from sostenuto.types import PathLike
+
+
+@dataclass(frozen=True)
+class Listed(Record):
+    """One line of the list; ``missing`` names the needed data sets that are not on this machine."""
+
+    name: str
+    title: str
+    data: tuple[str, ...]
+    missing: tuple[str, ...]
+    device: str
+    time: str
+    protocols: tuple[str, ...]
+    date: str = ""
+    protocol: str = ""
+    verdict: str = ""
+
+
+def listed(data_dir: PathLike | None = None, *, root: Path = ROOT, runs: Path = RUNS) -> list[Listed]:
+    """List every experiment with its last result.
+
+    >>> [line.device for line in listed() if line.name == "003/figure-1"]
+    ['cpu']
+    """
+    lines = []
+    for name in names(root):
+        one, last = find(name, root), last_result(name, runs)
+        lines.append(
+            Listed(
+                name=name,
+                title=one.title,
+                data=one.needs_data,
+                missing=tuple(absent_data(one.needs_data, data_dir)),
+                device=one.needs_device,
+                time=one.time,
+                protocols=tuple(one.protocols),
+                date="" if last is None else last.date,
+                protocol="" if last is None else last.protocol,
+                verdict="" if last is None else last.verdict,
+            )
+        )
+    return lines

@@ -1,0 +1,100 @@
+"""Run an experiment: settings, bench, numbers beside the paper's, a verdict, ``result.json`` and ``report.html``."""
+
+import datetime
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sostenuto.data.files.atomic import write_atomically
+from sostenuto.experiments.catalog import ROOT, Experiment, find
+from sostenuto.experiments.expectation import DATA_MISSING, NOT_COMPARED, overall
+from sostenuto.experiments.presence import absent_data
+from sostenuto.experiments.stored import default_folder
+from sostenuto.experiments.workbench import DataMissingError, Workbench
+from sostenuto.report.experiment import render
+from sostenuto.results import ExperimentResult
+from sostenuto.training.environment import environment
+from sostenuto.types import PathLike
+
+
+def reproduce(
+    name: str,
+    *,
+    protocol: str = "full",
+    out: PathLike | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    changes: Mapping[str, Any] | None = None,
+    time_limit: float | None = None,
+    progress: bool = True,
+    data_dir: PathLike | None = None,
+    root: Path = ROOT,
+) -> ExperimentResult:
+    """Run the experiment ``name`` again and compare it with its paper.
+
+    ``out`` (``runs/reproduce/<paper>/<item>/<protocol>`` if left out) receives the cells, ``result.json`` and
+    ``report.html``; a run that was stopped or killed goes on from its cells. ``changes`` replaces settings. Raises
+    `sostenuto.experiments.workbench.StoppedError` when ``time_limit`` seconds have passed and more is to do.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     result = reproduce("003/figure-1", protocol="quick", out=folder, progress=False)
+    >>> result.verdict
+    'reproduced'
+    """
+    experiment = find(name, root)
+    settings = experiment.settings(protocol, changes)
+    folder = Path(out) if out is not None else default_folder(experiment.name, protocol)
+    folder.mkdir(parents=True, exist_ok=True)
+    bench = Workbench(
+        experiment,
+        settings,
+        protocol=protocol,
+        folder=folder,
+        seed=seed,
+        device=device,
+        time_limit=time_limit,
+        progress=progress,
+        data_dir=data_dir,
+    )
+    missing = absent_data(experiment.needs_data, data_dir)
+    try:
+        experiment.load()(settings, bench)
+        bench.require_complete()
+    except DataMissingError as error:
+        missing = missing or list(experiment.needs_data)
+        _mark_missing(bench, str(error))
+    result = _result(bench, missing)
+    write_atomically(folder / "result.json", result.to_json(indent=1) + "\n")
+    write_atomically(folder / "report.html", render(result, bench.drawings))
+    return result
+
+
+def _mark_missing(bench: Workbench, why: str) -> None:
+    bench.note(why)
+    for name in bench.missing():
+        bench.numbers[name] = bench.experiment.expected[name].number(DATA_MISSING)
+
+
+def _result(bench: Workbench, missing: list[str]) -> ExperimentResult:
+    experiment: Experiment = bench.experiment
+    numbers = tuple(bench.numbers[name] for name in experiment.expected)
+    if missing and any(number.verdict == NOT_COMPARED for number in numbers):
+        bench.note(f"Run on a stand-in: {', '.join(missing)} is not on this machine.")
+    return ExperimentResult(
+        name=experiment.name,
+        title=experiment.title,
+        paper=experiment.paper,
+        what=experiment.what,
+        protocol=bench.protocol,
+        verdict=overall(numbers, data_missing=bool(missing)),
+        date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        seed=bench.seed,
+        seconds=bench.seconds,
+        numbers=numbers,
+        tables=tuple(bench.tables),
+        notes=tuple(bench.notes),
+        settings=dict(bench.settings),
+        environment=environment(bench.device),
+        data=bench.checksums,
+    )

@@ -1,0 +1,1 @@
+"""What several experiments share, one subject a module, so that every ``run.py`` stays short."""

@@ -1,0 +1,202 @@
+"""What an experiment's ``run.py`` works with: cells that are remembered, data, numbers, figures, time."""
+
+import hashlib
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from sostenuto.checks import FileFormatError, InputError, SostenutoError, require, shown
+from sostenuto.data.dataset import Dataset
+from sostenuto.data.registry import load
+from sostenuto.experiments.catalog import Experiment
+from sostenuto.experiments.cells import CellStore
+from sostenuto.experiments.expectation import LAW_FAILS, LAW_HOLDS, NOT_COMPARED
+from sostenuto.experiments.settings import Settings
+from sostenuto.report.experiment import Drawing
+from sostenuto.report.figures.plot import Draw, plotted
+from sostenuto.results import ExperimentNumber, ExperimentTable
+
+Item = TypeVar("Item")
+
+
+class StoppedError(SostenutoError):
+    """The time limit was reached between two cells; what was computed is kept, and the same command goes on."""
+
+
+class DataMissingError(SostenutoError):
+    """A data set the experiment needs is neither on this machine nor to be had; the message says where to put it."""
+
+
+class Workbench:
+    """The bench an experiment is run on.
+
+    ``protocol`` is ``"quick"``, ``"reduced"`` or ``"full"``, ``device`` what torch calls it, ``seed`` the caller's.
+    Whatever takes time goes through `cell`; whatever the paper has a number for, through `number` or `law`.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        settings: Settings,
+        *,
+        protocol: str,
+        folder: Path,
+        seed: int = 0,
+        device: str = "auto",
+        time_limit: float | None = None,
+        progress: bool = True,
+        data_dir: str | Path | None = None,
+    ) -> None:
+        self.experiment, self.settings, self.protocol, self.folder, self.seed = (
+            experiment,
+            settings,
+            protocol,
+            folder,
+            seed,
+        )
+        self.device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+        self.shows_progress, self.data_dir = progress, data_dir
+        self.numbers: dict[str, ExperimentNumber] = {}
+        self.tables: list[ExperimentTable] = []
+        self.drawings: list[Drawing] = []
+        self.notes: list[str] = []
+        self.checksums: dict[str, str] = {}
+        self.cell_seconds = 0.0
+        self._store = CellStore(folder / "cells")
+        self._began, self._inside = time.perf_counter(), 0.0
+        self._limit = time_limit
+
+    # What takes time
+
+    def cell(
+        self, key: str, function: Callable[[], Any], *, depends: Mapping[str, Any] | None = None, here: bool = False
+    ) -> Any:
+        """Return ``function()``, computed once: its JSON is kept under ``key`` and read back by every later run.
+
+        A cell is taken up again only where what it depends on is the same: the seed and all settings, or, with
+        ``depends``, the seed and these values. With ``here`` the device counts too (for what measures time). torch's
+        seed is set from the run's seed and the key before the function runs, so that a cell's value does not depend on
+        which cells ran before it. A `StoppedError` ends the run before a new cell is begun past the time limit.
+        """
+        basis = self._basis(depends, here)
+        stored = self._store.read(key, basis)
+        if stored is None:
+            self.check_time()
+            torch.manual_seed(self.seed_of(key))
+            began = time.perf_counter()
+            value = function()
+            seconds = time.perf_counter() - began
+            self._inside += seconds
+            stored = self._store.write(key, basis, value, seconds=seconds, device=self.device)
+            self.say(f"{key}: {seconds:.1f} s")
+        self.cell_seconds += stored["seconds"]
+        return stored["value"]
+
+    def remembers(self, key: str, *, depends: Mapping[str, Any] | None = None, here: bool = False) -> bool:
+        """Say whether a cell is stored already."""
+        return self._store.read(key, self._basis(depends, here)) is not None
+
+    def scratch(self, key: str, *, depends: Mapping[str, Any] | None = None) -> Path:
+        """Return a folder of a cell's own that survives a kill, for checkpoints of what it trains."""
+        path = self._store.path(key, self._basis(depends, here=False))
+        folder = self.folder / "scratch" / path.relative_to(self._store.folder).with_suffix("")
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def check_time(self) -> None:
+        """Raise `StoppedError` past the time limit; a long cell may ask too, after it has saved where it is."""
+        if self._limit is not None and time.perf_counter() - self._began > self._limit:
+            raise StoppedError(f"stopped after {self._limit:g} s; run the same command again to go on")
+
+    def seed_of(self, key: str) -> int:
+        """Return a seed for ``key`` that follows from the run's seed alone."""
+        return int.from_bytes(hashlib.sha256(f"{self.seed}/{key}".encode()).digest()[:4], "big")
+
+    def _basis(self, depends: Mapping[str, Any] | None, here: bool) -> dict[str, Any]:
+        basis = dict(self.settings if depends is None else depends) | {"seed": self.seed}
+        return basis | {"device": self.device} if here else basis
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of all cells, those of earlier runs too, and of what this run did outside of them."""
+        return self.cell_seconds + time.perf_counter() - self._began - self._inside
+
+    # What is read
+
+    def data(self, name: str) -> Dataset:
+        """Load a data set and note its checksum; where it is not to be had, the verdict is *data missing*."""
+        try:
+            dataset = load(name, self.data_dir)
+        except FileFormatError:
+            raise
+        except InputError as error:
+            advice = "put it into a folder and name that folder in SOSTENUTO_DATA or --data-dir"
+            raise DataMissingError(f"the data set {name!r} is missing: {error} To mend it, {advice}.") from error
+        parts = (dataset.train, dataset.validation, dataset.test)
+        self.checksums[name] = " ".join(part.checksum() for part in parts if part is not None)
+        return dataset
+
+    # What is found
+
+    def number(self, name: str, value: float | Sequence[float], spread: float | None = None, n: int = 1) -> None:
+        """Put a number beside the paper's entry ``name``; a sequence is summed up by its mean and deviation."""
+        expectation = self._expectation(name)
+        if isinstance(value, Sequence):
+            require(len(value) > 0, f"expected at least one value of {name!r}", "got none")
+            n, values = len(value), [float(one) for one in value]
+            value, spread = statistics.fmean(values), statistics.stdev(values) if n > 1 else None
+        compared = self.protocol in self.experiment.comparable or expectation.value is None
+        verdict = expectation.judge(float(value), spread) if compared else NOT_COMPARED
+        self.numbers[name] = expectation.number(verdict, value=float(value), spread=spread, count=n)
+
+    def law(self, name: str, holds: bool, evidence: str = "") -> None:
+        """Say whether the law ``name`` of ``expected.toml`` held, and what was seen."""
+        expectation = self._expectation(name)
+        require(bool(expectation.law), f"expected a law under {name!r} in expected.toml", "got a number")
+        self.numbers[name] = expectation.number(LAW_HOLDS if holds else LAW_FAILS, evidence=evidence)
+
+    def table(self, caption: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+        """Add a table to the page; floats are written with four digits."""
+        written = tuple(tuple(f"{one:.4g}" if isinstance(one, float) else str(one) for one in row) for row in rows)
+        self.tables.append(ExperimentTable(caption, tuple(columns), written))
+
+    def figure(self, name: str, draw: Draw, *, caption: str = "", width: int = 430, height: int = 280) -> None:
+        """Draw a figure: ``draw(axes)`` gets matplotlib axes; `sostenuto.report.figures.plot` has the usual marks."""
+        self.drawings.append(Drawing(name, plotted(draw, width=width, height=height), caption))
+
+    def note(self, text: str) -> None:
+        """Add a sentence to the page and the result: a choice, a reduction, what was found."""
+        self.notes.append(text)
+
+    def _expectation(self, name: str) -> Any:
+        known = self.experiment.expected
+        cure = "give it an entry, if only with a remark"
+        require(name in known, f"expected an entry of {self.experiment.name}'s expected.toml", f"got {name!r}", cure)
+        return known[name]
+
+    # What the person at the screen sees
+
+    def progress(self, items: Iterable[Item], what: str = "") -> Iterator[Item]:
+        """Go through items with a progress bar."""
+        from tqdm import tqdm
+
+        yield from tqdm(items, desc=what or self.experiment.name, disable=not self.shows_progress)
+
+    def say(self, text: str) -> None:
+        """Print a line to standard error unless the run is quiet."""
+        if self.shows_progress:
+            print(f"{self.experiment.name}: {text}", file=sys.stderr, flush=True)
+
+    def missing(self) -> list[str]:
+        """List the entries of ``expected.toml`` that were not measured."""
+        return [name for name in self.experiment.expected if name not in self.numbers]
+
+    def require_complete(self) -> None:
+        """Refuse an experiment that leaves entries of ``expected.toml`` out without saying why."""
+        absent = self.missing()
+        require(not absent, f"expected {self.experiment.name} to measure every entry", f"missed {shown(absent)}")

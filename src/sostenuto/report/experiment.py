@@ -1,0 +1,132 @@
+"""The page of an experiment: its numbers beside the paper's with a verdict each, figures, how it was measured."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from matplotlib.figure import Figure
+
+from sostenuto.report.judgment import Judgment
+from sostenuto.report.numbers import counted, duration, number
+from sostenuto.report.page import compose
+from sostenuto.report.section import (
+    Card,
+    Cards,
+    Cell,
+    Column,
+    Facts,
+    Figures,
+    Outcome,
+    Part,
+    Picture,
+    Prose,
+    Section,
+    Table,
+    Verdict,
+)
+from sostenuto.report.text import shorten
+from sostenuto.results import ExperimentNumber, ExperimentResult
+
+OUTCOMES: dict[str, Outcome] = {
+    "reproduced": "good",
+    "better": "good",
+    "law holds": "good",
+    "worse": "bad",
+    "law fails": "bad",
+    "differs": "caution",
+    "data missing": "unknown",
+    "not compared": "unknown",
+    "measured": "unknown",
+}
+_SENTENCES = {
+    "reproduced": "The paper's numbers came out again.",
+    "better": "The paper's numbers came out again or were bettered.",
+    "law holds": "What the paper states was seen.",
+    "worse": "At least one number falls short of the paper's.",
+    "law fails": "At least one statement of the paper was not seen.",
+    "differs": "At least one number lies away from the paper's.",
+    "data missing": "The data this experiment needs are not on this machine, so nothing stands beside the paper.",
+    "not compared": "This protocol is too small for its numbers to stand beside the paper's.",
+    "measured": "The paper prints no number to compare with.",
+}
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure of an experiment, its name and its caption."""
+
+    name: str
+    figure: Figure
+    caption: str = ""
+
+
+def render(result: ExperimentResult, drawings: Sequence[Drawing] = ()) -> str:
+    """Return the page of an experiment as HTML."""
+    sections = [_number_section(result)]
+    if drawings:
+        figures = tuple(
+            Figures((Picture(one.figure, f"{one.name}. {one.caption}", one.name),), one.caption) for one in drawings
+        )
+        sections.append(Section("Figures", "figures", figures))
+    sections.append(_measured_section(result))
+    sentence = f"{_SENTENCES[result.verdict]} {counted(len(result.numbers), 'quantity', 'quantities')} compared."
+    return compose(
+        name=f"{result.name}: {result.title}",
+        subject=f"paper {result.paper}, {result.protocol} protocol",
+        kind="experiment",
+        judgment=Judgment(OUTCOMES[result.verdict], result.verdict.capitalize(), sentence, result.notes),
+        headline=_cards(result),
+        sections=sections,
+    )
+
+
+def ours(one: ExperimentNumber) -> str:
+    """Write what was measured, with its spread.
+
+    >>> ours(ExperimentNumber("accuracy", "better", value=98.5, spread=0.1, count=3, unit="%"))
+    '98.5 ± 0.1 % (3 runs)'
+    """
+    if one.law:
+        return one.evidence
+    if one.value is None:
+        return "–"
+    spread = "" if one.spread is None else f" ± {number(one.spread, digits=2)}"
+    runs = f" ({one.count} runs)" if one.count > 1 else ""
+    return f"{number(one.value)}{spread}{f' {one.unit}' if one.unit else ''}{runs}"
+
+
+def theirs(one: ExperimentNumber) -> str:
+    """Write what the paper says."""
+    if one.law:
+        return one.law
+    return "–" if one.expected is None else f"{number(one.expected)}{f' {one.unit}' if one.unit else ''}"
+
+
+def _cards(result: ExperimentResult) -> Cards:
+    verdicts = [one.verdict for one in result.numbers]
+    counts = [(verdict, verdicts.count(verdict)) for verdict in OUTCOMES if verdict in verdicts]
+    cards = [Card(verdict, str(total)) for verdict, total in counts]
+    return Cards((*cards, Card("time", duration(result.seconds), result.environment.get("device", ""))))
+
+
+def _number_section(result: ExperimentResult) -> Section:
+    columns = (Column("quantity"), Column("here"), Column("paper"), Column("verdict"))
+    rows = tuple(
+        (Cell(one.name, note=one.remark), Cell(ours(one)), Cell(theirs(one)), Cell(one.verdict))
+        for one in result.numbers
+    )
+    failed = [one for one in result.numbers if OUTCOMES[one.verdict] == "bad"]
+    verdicts = tuple(Verdict("bad", one.verdict, f"{one.name}: {ours(one)}; paper: {theirs(one)}.") for one in failed)
+    parts: list[Part] = [Prose(result.what), *verdicts, Table("Here and in the paper", columns, rows)]
+    for table in result.tables:
+        cells = tuple(tuple(Cell(text) for text in row) for row in table.rows)
+        parts.append(Table(table.caption, tuple(Column(name) for name in table.columns), cells))
+    return Section("Numbers", "numbers", tuple(parts))
+
+
+def _measured_section(result: ExperimentResult) -> Section:
+    rows = [("protocol", result.protocol), ("seed", str(result.seed)), ("date", result.date)]
+    rows += [(f"checksum of {name}", checksum) for name, checksum in result.data.items()]
+    settings = tuple((name, shorten(str(value), 300)) for name, value in result.settings.items())
+    parts = [Facts("Run", tuple(rows)), Facts("Settings", settings)]
+    parts.append(Facts("Versions", tuple(sorted(result.environment.items()))))
+    return Section("How it was measured", "measured", tuple(part for part in parts if part.rows))
