@@ -1,18 +1,29 @@
-"""Run a kernel that lets go of the interpreter on several threads: as many as torch uses."""
+"""Run a kernel that lets go of the interpreter on several threads: torch's own where they can be had.
 
+After each of its operators torch's OpenMP threads spin for some milliseconds, waiting for the next. Threads beside them
+share the cores with that spinning, which doubled the time of a short scan; so the blocks are handed to the threads that
+spin. They are called through GNU's OpenMP as it lies in torch's wheel; elsewhere, and in a forked child, where OpenMP
+has lost its threads, a pool of Python's does the work.
+"""
+
+import ctypes
 import os
 import threading
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import torch
 
-_lock = threading.Lock()
-_pools: dict[int, ThreadPoolExecutor] = {}
+_Work = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 def run_blocks(kernel: Callable[[int, int], None], count: int, block: int) -> None:
     """Call ``kernel(start, stop)`` for consecutive blocks of ``range(count)``, on torch's number of threads.
+
+    A thread that is done with a block takes the next one; which thread runs which is not settled.
 
     >>> done = []
     >>> run_blocks(lambda start, stop: done.append((start, stop)), 5, 2)
@@ -25,15 +36,59 @@ def run_blocks(kernel: Callable[[int, int], None], count: int, block: int) -> No
         for start, stop in borders:
             kernel(start, stop)
         return
-    futures = [_pool(threads - 1).submit(_run_all, kernel, borders[i::threads]) for i in range(1, threads)]
-    _run_all(kernel, borders[::threads])
-    for future in futures:
-        future.result()
+    shared = _Blocks(kernel, borders)
+    if _openmp is None:
+        futures = [_pool(threads - 1).submit(shared.work) for _ in range(threads - 1)]
+        shared.work()
+        for future in futures:
+            future.result()
+    else:
+        _openmp(_Work(shared.work), None, threads, 0)
+    shared.finish()
 
 
-def _run_all(kernel: Callable[[int, int], None], borders: list[tuple[int, int]]) -> None:
-    for start, stop in borders:
-        kernel(start, stop)
+class _Blocks:
+    """Blocks that several threads take one after the other, and what went wrong."""
+
+    def __init__(self, kernel: Callable[[int, int], None], borders: list[tuple[int, int]]) -> None:
+        self.kernel, self.waiting, self.unfinished = kernel, deque(borders), len(borders)
+        self.done: deque[None] = deque()
+        self.errors: list[BaseException] = []
+
+    def work(self, _: Any = None) -> None:
+        """Take blocks until none waits; an error stops all, and is kept: OpenMP's threads could not raise it."""
+        try:
+            while self.waiting:
+                try:
+                    start, stop = self.waiting.popleft()
+                except IndexError:  # another thread was faster
+                    return
+                self.kernel(start, stop)
+                self.done.append(None)
+        except BaseException as error:  # raised again by `finish`
+            self.errors.append(error)
+            self.waiting.clear()
+
+    def finish(self) -> None:
+        """Raise what went wrong; an interrupt between two blocks can leave some undone without a trace of its own."""
+        if self.errors:
+            raise self.errors[0]
+        if len(self.done) != self.unfinished:
+            raise KeyboardInterrupt
+
+
+def _find_openmp() -> Any:
+    """Give OpenMP's entry point in the library that torch has loaded, or None."""
+    if not hasattr(os, "RTLD_NOLOAD"):
+        return None
+    for path in sorted((Path(torch.__file__).parent / "lib").glob("libgomp*.so*")):
+        try:
+            entry = ctypes.CDLL(str(path), mode=os.RTLD_NOLOAD | os.RTLD_NOW).GOMP_parallel
+        except (OSError, AttributeError):  # there, but another one is in use
+            continue
+        entry.argtypes, entry.restype = [_Work, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint], None
+        return entry
+    return None
 
 
 def _pool(threads: int) -> ThreadPoolExecutor:
@@ -44,11 +99,15 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 
 
 def _forget() -> None:
-    """Start over in a forked child, which has none of the parent's threads: an unlocked lock and no pools."""
-    global _lock
-    _lock = threading.Lock()
+    """Start over in a forked child, which has none of the parent's threads: an unlocked lock, no pools, no OpenMP."""
+    global _lock, _openmp
+    _lock, _openmp = threading.Lock(), None
     _pools.clear()
 
+
+_lock = threading.Lock()
+_pools: dict[int, ThreadPoolExecutor] = {}
+_openmp = _find_openmp()
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
