@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -42,6 +43,7 @@ class Trainer:
 
     ``folder`` receives ``metrics.jsonl`` and ``checkpoints/``; without it nothing is written. With ``resume`` the
     newest whole checkpoint there is taken up. Every process of an ``accelerate launch`` builds its own Trainer.
+    ``after_checkpoint`` is called whenever one was written: what it raises ends the run where it can go on later.
     """
 
     def __init__(
@@ -57,10 +59,11 @@ class Trainer:
         device: str = "auto",
         probes: dict[str, Probe] | None = None,
         batch_transform: BatchTransform | None = None,
+        after_checkpoint: Callable[[], None] | None = None,
         progress: bool = True,
     ) -> None:
         self.objective, self.config, self.folder = objective, config, folder
-        self.probes, self.shows_progress = probes or {}, progress
+        self.probes, self.shows_progress, self.after_checkpoint = probes or {}, progress, after_checkpoint
         self.accelerator = make_accelerator(device, config.precision)
         if config.gradient_window:
             require(
@@ -271,6 +274,8 @@ class Trainer:
             checkpoint = self.state.to_checkpoint(self.digest, named)
             progress = self.state.progress
             write_checkpoint(self.folder / "checkpoints", checkpoint, progress.epoch, progress.batch)
+        if self.after_checkpoint is not None:
+            self.after_checkpoint()
 
     def _resume(self) -> None:
         assert self.folder is not None

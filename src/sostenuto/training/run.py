@@ -1,6 +1,7 @@
 """One run from data to result: divide, encode, build, train, score. The CLI and the estimators both call it."""
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -56,12 +57,13 @@ def fit_parts(
     probes: dict[str, Probe] | None = None,
     encoding: Encoding | None = None,
     class_weights: torch.Tensor | None = None,
+    after_checkpoint: Callable[[], None] | None = None,
     progress: bool = True,
 ) -> Fitted:
     """Encode, build and train; the weights are a function of config, data and (on CPU) nothing else.
 
     ``encoding`` is that of the training part, learned here where it is not given. ``class_weights`` (one number a
-    class, in the encoding's order) replaces what ``config`` says of them.
+    class, in the encoding's order) replaces what ``config`` says of them. ``after_checkpoint`` is the trainer's.
     """
     encoding = encoding or _encoding(parts, config)
     train = encoding.encode(parts.train)
@@ -83,6 +85,7 @@ def fit_parts(
         device=device,
         probes=probes,
         batch_transform=parts.whole.batch_transform,
+        after_checkpoint=after_checkpoint,
         progress=progress,
     )
     reached = trainer.run()
