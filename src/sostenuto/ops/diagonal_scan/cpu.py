@@ -15,7 +15,7 @@ from torch import Tensor
 from sostenuto.ops.activation import ACTIVATIONS
 from sostenuto.ops.activation.cpu import activate_tile, slope_into
 from sostenuto.ops.buffers import new
-from sostenuto.ops.oscillator_scan.cpu import _OPTIONS, FLUSH, _block, _flat, _rows
+from sostenuto.ops.columns.cpu import FLUSH, OPTIONS, block_of, flat, rows
 from sostenuto.ops.threads import run_blocks
 
 
@@ -29,13 +29,13 @@ def forward(
     """Give every state and the last; ``vectors`` are w, p, q and the threshold; candidates make it the gated one."""
     (T, B, H), dtype = inputs.shape, start.dtype
     states = new((T, B, H), dtype)
-    read = _rows(inputs, dtype), _candidates(candidates, dtype), _flat(start, dtype), _repeated(vectors, B, dtype)
+    read = rows(inputs, dtype), _candidates(candidates, dtype), flat(start, dtype), _repeated(vectors, B, dtype)
     out, code = states.view(T, B * H).numpy(), ACTIVATIONS.index(activation)
 
     def kernel(first: int, stop: int) -> None:
         _forward(*read, code, out, first, stop)
 
-    run_blocks(kernel, B * H, _block(B * H, dtype))
+    run_blocks(kernel, B * H, block_of(B * H, dtype))
     return states, states[-1].clone()
 
 
@@ -55,8 +55,8 @@ def backward(
     d_candidates = new((0,) if candidates is None else (T, B, H), dtype)
     sums = np.zeros((4, B * H))
     read = (
-        _rows(inputs, dtype), _candidates(candidates, dtype), _flat(start, dtype), _repeated(vectors, B, dtype),
-        ACTIVATIONS.index(activation), _rows(states, dtype), _rows(d_states, dtype),
+        rows(inputs, dtype), _candidates(candidates, dtype), flat(start, dtype), _repeated(vectors, B, dtype),
+        ACTIVATIONS.index(activation), rows(states, dtype), rows(d_states, dtype),
     )  # fmt: skip
     gated = d_candidates.view(0, 0) if candidates is None else d_candidates.view(T, B * H)
     written = d_inputs.view(T, B * H).numpy(), gated.numpy(), d_start.view(-1).numpy(), sums
@@ -64,12 +64,12 @@ def backward(
     def kernel(first: int, stop: int) -> None:
         _backward(*read, *written, first, stop)
 
-    run_blocks(kernel, B * H, _block(B * H, dtype))
+    run_blocks(kernel, B * H, block_of(B * H, dtype))
     return d_inputs, d_candidates, d_start, torch.from_numpy(sums).view(4, B, H).sum(1).to(dtype)
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def _forward(z, x, start, vectors, code, states, first, stop):
     n, gated = stop - first, x.shape[0] > 0
     w, p = vectors[0, first:stop].copy(), vectors[1, first:stop].copy()
@@ -92,7 +92,7 @@ def _forward(z, x, start, vectors, code, states, first, stop):
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def _backward(z, x, start, vectors, code, states, d_states, d_z, d_x, d_start, sums, first, stop):
     T, n, gated = z.shape[0], stop - first, x.shape[0] > 0
     w, p = vectors[0, first:stop].copy(), vectors[1, first:stop].copy()
@@ -122,7 +122,7 @@ def _backward(z, x, start, vectors, code, states, d_states, d_z, d_x, d_start, s
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def _leave_gate(before, x, u, bar, u_bar, x_bar):
     """Go back through c = x̃ + f(c′ − x̃)."""
     for i in range(before.shape[0]):
@@ -133,7 +133,7 @@ def _leave_gate(before, x, u, bar, u_bar, x_bar):
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def _leave_sum(before, u, p, q, bar, u_bar, partial):
     """Go back through h = p h′ + q u."""
     for i in range(before.shape[0]):
@@ -144,7 +144,7 @@ def _leave_sum(before, u, p, q, bar, u_bar, partial):
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def _leave_unit(before, u, w, bar, u_bar, z_bar, partial):
     """Go back through a = w h′ + z and, for modrelu, its threshold."""
     zero = u.dtype.type(0.0)
@@ -156,7 +156,7 @@ def _leave_unit(before, u, w, bar, u_bar, z_bar, partial):
 
 
 def _candidates(candidates: Tensor | None, dtype: torch.dtype) -> Any:
-    return torch.empty((0, 0), dtype=dtype).numpy() if candidates is None else _rows(candidates, dtype)
+    return torch.empty((0, 0), dtype=dtype).numpy() if candidates is None else rows(candidates, dtype)
 
 
 def _repeated(vectors: Tensor, B: int, dtype: torch.dtype) -> Any:

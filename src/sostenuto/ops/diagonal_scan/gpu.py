@@ -14,7 +14,7 @@ from torch import Tensor
 
 from sostenuto.ops.activation import ACTIVATIONS
 from sostenuto.ops.activation.gpu import activate, slope
-from sostenuto.ops.oscillator_scan.gpu import _grid, _on, _rows
+from sostenuto.ops.columns.gpu import grid, load_rows, on_device
 
 STEPS = 8
 """Steps whose rows are loaded ahead."""
@@ -32,8 +32,8 @@ def forward(
     z = inputs.contiguous()
     x = z if candidates is None else candidates.contiguous()
     states, last = (torch.empty(shape, device=z.device, dtype=start.dtype) for shape in ((T, B, H), (B, H)))
-    with _on(z):
-        _forward[_grid(B * H)](
+    with on_device(z):
+        _forward[grid(B * H)](
             z, x, start.contiguous(), vectors.to(start.dtype).contiguous(), states, last, T, H,
             **_options(candidates, activation, B * H),
         )  # fmt: skip
@@ -57,8 +57,8 @@ def backward(
     d_inputs, d_start = (torch.empty(shape, device=z.device, dtype=start.dtype) for shape in ((T, B, H), (B, H)))
     d_candidates = torch.empty((0,) if candidates is None else (T, B, H), device=z.device, dtype=start.dtype)
     sums = torch.empty((4, B, H), device=z.device, dtype=start.dtype)
-    with _on(z):
-        _backward[_grid(B * H)](
+    with on_device(z):
+        _backward[grid(B * H)](
             z, x, start.contiguous(), vectors.to(start.dtype).contiguous(), states, d_states.contiguous(),
             d_last.contiguous(), d_inputs, d_candidates, d_start, sums, T, H, B * H if d_states.shape[0] > 1 else 0,
             **_options(candidates, activation, B * H),
@@ -93,11 +93,11 @@ def _forward(
     p_z, p_x, p_h = z + o_c, x + o_c, states + o_c
     blocks = T // U
     some = o_c < tl.where(blocks > 0, N, 0)
-    z_rows, x_rows = _rows(p_z, N, some, U), _rows(p_x, N, some, U if GATED else 0)
+    z_rows, x_rows = load_rows(p_z, N, some, U), load_rows(p_x, N, some, U if GATED else 0)
     for k in range(blocks):
         p_z, p_x = p_z + U * N, p_x + U * N
         more = o_c < tl.where(k + 1 < blocks, N, 0)
-        z_more, x_more = _rows(p_z, N, more, U), _rows(p_x, N, more, U if GATED else 0)
+        z_more, x_more = load_rows(p_z, N, more, U), load_rows(p_x, N, more, U if GATED else 0)
         for u in tl.static_range(U):
             b_h = _advance(b_h, z_rows[u], x_rows[u] if GATED else 0.0, b_w, b_p, b_q, b_bend, CODE, GATED)
             tl.store(p_h + u * N, b_h, mask=m_c)

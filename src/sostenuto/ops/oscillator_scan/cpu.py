@@ -16,16 +16,10 @@ from jaxtyping import Float
 from numba import njit
 from torch import Tensor
 
-from sostenuto.ops.buffer_pool import empty
+from sostenuto.ops.buffers import new
+from sostenuto.ops.columns.cpu import FLUSH, OPTIONS, block_of, flat, rows
 from sostenuto.ops.tanh.cpu import tanh, tanh_with_slope
 from sostenuto.ops.threads import run_blocks
-
-BLOCK_BYTES = 8192
-"""Bytes of one array's row in a block; measured best between 4 and 32 KiB."""
-FLUSH = 64
-"""Steps summed in the working precision before they go into float64 sums."""
-
-_OPTIONS = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"contract"}}
 
 InputMap = tuple[Float[Tensor, "H F"], Float[Tensor, " H"] | None]
 
@@ -56,16 +50,16 @@ def forward(
     """Give y at every step and z at the last; ``x`` is the drive or, with an ``input_map``, the raw input."""
     T, B = x.shape[:2]
     H, dtype = y.shape[-1], y.dtype
-    outputs = empty((T, B, H), dtype)
+    outputs = new((T, B, H), dtype)
     last = z.detach().clone(memory_format=torch.contiguous_format)
     drive = _drive(x, input_map, dtype)
-    arrays = (*_columns(B, weight, step, dtype), _flat(y, dtype), last.view(-1).numpy(), _spans(timespans, dtype))
+    arrays = (*columns_of(B, weight, step, dtype), flat(y, dtype), last.view(-1).numpy(), spans_of(timespans, dtype))
     out, alpha = outputs.view(T, B * H).numpy(), _scalar(stiffness, dtype)
 
     def kernel(start: int, stop: int) -> None:
         _forward(*drive, *arrays, alpha, H, out, start, stop)
 
-    run_blocks(kernel, B * H, _block(B * H, dtype))
+    run_blocks(kernel, B * H, block_of(B * H, dtype))
     return outputs, last
 
 
@@ -92,13 +86,13 @@ def backward(
     """
     T, B = x.shape[:2]
     H, dtype = y.shape[-1], y.dtype
-    d_x = empty((T, B, H), dtype) if wants_x else None
+    d_x = new((T, B, H), dtype) if wants_x else None
     d_y, d_z = (_start(gradient, y) for gradient in (d_end, d_last))
     drive = _drive(x, input_map, dtype)
     fan_in = 0 if input_map is None else x.shape[2]
     sums = np.zeros((3 + fan_in, B * H))
-    read = (*drive, _rows(outputs, dtype), *_arriving(d_outputs, B * H, dtype), *_columns(B, weight, step, dtype))
-    states = (_flat(y, dtype), _flat(last, dtype), _spans(timespans, dtype))
+    read = (*drive, rows(outputs, dtype), *_arriving(d_outputs, B * H, dtype), *columns_of(B, weight, step, dtype))
+    states = (flat(y, dtype), flat(last, dtype), spans_of(timespans, dtype))
     written = (
         None if d_x is None else d_x.view(T, B * H).numpy(),
         d_y.view(-1).numpy(),
@@ -110,7 +104,7 @@ def backward(
     def kernel(start: int, stop: int) -> None:
         _backward(*read, *states, alpha, H, *written, start, stop)
 
-    run_blocks(kernel, B * H, _block(B * H, dtype))
+    run_blocks(kernel, B * H, block_of(B * H, dtype))
     totals = torch.from_numpy(sums).view(-1, B, H).sum(1).to(dtype)
     w_bar, g_bar, b_bar = totals[:3]
     v_bar = totals.new_empty(H, fan_in).copy_(totals[3:].T)  # laid out as the weight is, for one channel too
@@ -118,7 +112,7 @@ def backward(
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def _project(u, matrix, bias, H, start, stop, x):
     """Write V u + b for the columns of a block; a batch row at a time, so that nothing is divided inside."""
     for row in range(start // H, (stop - 1) // H + 1):
@@ -132,7 +126,7 @@ def _project(u, matrix, bias, H, start, stop, x):
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def _collect(u, x_bar, H, start, stop, sums):
     """Add x̄·u to the sums of each channel."""
     for row in range(start // H, (stop - 1) // H + 1):
@@ -145,7 +139,7 @@ def _collect(u, x_bar, H, start, stop, sums):
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def _stretch(spans, H, start, stop, span):
     """Write the time span of each column of a block."""
     for row in range(start // H, (stop - 1) // H + 1):
@@ -153,7 +147,7 @@ def _stretch(spans, H, start, stop, span):
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def _forward(x, u, matrix, bias, weight, step, y, z, spans, alpha, H, out, start, stop):
     T, n = out.shape[0], stop - start
     w, g0, g = weight[start:stop].copy(), step[start:stop].copy(), step[start:stop].copy()
@@ -181,7 +175,7 @@ def _forward(x, u, matrix, bias, weight, step, y, z, spans, alpha, H, out, start
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def _backward(
     x, u, matrix, bias, outputs, d_outputs, moves, weight, step, y, last, spans, alpha, H,
     d_x, d_y, d_z, d_sums, start, stop,
@@ -234,7 +228,7 @@ def _backward(
 def _drive(x: Tensor, input_map: InputMap | None, dtype: torch.dtype) -> tuple[Any, Any, Any, Any]:
     """Give the drive's rows, or the raw input, the matrix by channels and the bias; what is not there is None."""
     if input_map is None:
-        return _rows(x, dtype), None, None, None
+        return rows(x, dtype), None, None, None
     matrix, bias = input_map
     channels = matrix.detach().to(dtype).T.contiguous()
     offset = channels.new_zeros(channels.shape[1]) if bias is None else bias.detach().to(dtype).contiguous()
@@ -246,7 +240,7 @@ def _arriving(d_outputs: Tensor | None, count: int, dtype: torch.dtype) -> tuple
     if d_outputs is None:
         return np.zeros((1, count), torch.empty((), dtype=dtype).numpy().dtype), 0
     moves = int(d_outputs.stride(0) != 0 and d_outputs.shape[0] > 1)
-    return _rows(d_outputs if moves else d_outputs[:1], dtype), moves
+    return rows(d_outputs if moves else d_outputs[:1], dtype), moves
 
 
 def _start(gradient: Tensor | None, like: Tensor) -> Tensor:
@@ -259,24 +253,11 @@ def _scalar(value: float, dtype: torch.dtype) -> Any:
     return torch.tensor(value, dtype=dtype).numpy()[()]
 
 
-def _columns(B: int, weight: Tensor, step: Tensor, dtype: torch.dtype) -> tuple[Any, Any]:
+def columns_of(B: int, weight: Tensor, step: Tensor, dtype: torch.dtype) -> tuple[Any, Any]:
+    """Repeat w and g for every batch row."""
     return tuple(vector.detach().to(dtype).repeat(B).numpy() for vector in (weight, step))  # pyright: ignore[reportReturnType]
 
 
-def _rows(values: Tensor, dtype: torch.dtype) -> Any:
-    return values.detach().to(dtype).reshape(values.shape[0], -1).contiguous().numpy()
-
-
-def _flat(values: Tensor, dtype: torch.dtype) -> Any:
-    return values.detach().to(dtype).contiguous().view(-1).numpy()
-
-
-def _spans(timespans: Tensor | None, dtype: torch.dtype) -> Any:
+def spans_of(timespans: Tensor | None, dtype: torch.dtype) -> Any:
+    """Give the time spans as an array, where there are any."""
     return None if timespans is None else timespans.detach().to(dtype).contiguous().numpy()
-
-
-def _block(count: int, dtype: torch.dtype) -> int:
-    """Choose the columns of a block: a row of it fits the cache, and every thread has work."""
-    most = BLOCK_BYTES // dtype.itemsize
-    share = -(-count // max(torch.get_num_threads(), 1))
-    return max(min(most, share), 64)

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sostenuto.ops.buffer_pool import empty
+from sostenuto.ops.buffers import new
 from sostenuto.ops.oscillator_scan.reference import oscillator_scan_reference
 
 FUSED_CHANNELS = 8
@@ -69,7 +69,7 @@ def _is_fused(x: Tensor) -> bool:
 def _product(x: Tensor, matrix: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Tensor:
     """Compute V x + b into a buffer that is used again."""
     T, B, channels = x.shape
-    drive = empty((T, B, len(matrix)), dtype)
+    drive = new((T, B, len(matrix)), dtype)
     flat, rows, columns = drive.view(T * B, -1), x.to(dtype).reshape(T * B, channels), matrix.to(dtype).T
     if bias is None:
         torch.mm(rows, columns, out=flat)

@@ -5,7 +5,7 @@ issued before the current ``U`` steps are computed, rows further ahead are calle
 atomic: every column writes its own sums, added up outside. Offsets are 64 bits wide.
 """
 
-from typing import Any, no_type_check
+from typing import no_type_check
 
 import torch
 import triton
@@ -13,6 +13,8 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
+from sostenuto.ops.columns.gpu import grid, load_rows, on_device
+from sostenuto.ops.columns.gpu import on_device as _on  # noqa: F401 (the dense scan's name for it)
 from sostenuto.ops.tanh.gpu import INTERPRETED, TWO_LOG2E, tanh, tanh_with_slope
 
 WIDE = 1 << 17
@@ -46,8 +48,8 @@ def forward(
         z.contiguous(),
         spans,
     )
-    with _on(x):
-        _forward[_grid(B * H)](
+    with on_device(x):
+        _forward[grid(B * H)](
             *arguments, outputs, last, T, B, H, HAS_SPANS=timespans is not None, N=B * H, **_shape(B * H, "forward")
         )
     return outputs, last
@@ -80,22 +82,13 @@ def backward(
         stiffness,
     )
     states = (y.contiguous(), last.contiguous(), d_last.contiguous(), spans)
-    with _on(x):
-        _backward[_grid(B * H)](
+    with on_device(x):
+        _backward[grid(B * H)](
             *read, *states, d_x, sums, d_y, d_z, T, B, H,
             HAS_SPANS=timespans is not None, N=B * H, **_shape(B * H, "backward"),
         )  # fmt: skip
     d_weight, d_step = sums.sum(0)
     return d_x, d_weight, d_step, d_y, d_z
-
-
-@no_type_check
-@triton.jit
-def _rows(p_x, stride: tl.constexpr, m_ok, U: tl.constexpr):
-    rows = ()
-    for u in tl.static_range(U):
-        rows = rows + (tl.load(p_x + u * stride, mask=m_ok, other=0.0).to(tl.float32),)
-    return rows
 
 
 @no_type_check
@@ -125,10 +118,10 @@ def _forward(
     b_z = tl.load(z0 + o_c, mask=m_c, other=0.0)
     p_x, p_y, p_s = x + o_c, outputs + o_c, spans + o_b
     blocks = T // U
-    rows = _rows(p_x, N, o_c < tl.where(blocks > 0, N, 0), U)
+    rows = load_rows(p_x, N, o_c < tl.where(blocks > 0, N, 0), U)
     for k in range(blocks):
         p_x += U * N
-        ahead = _rows(p_x, N, o_c < tl.where(k + 1 < blocks, N, 0), U)
+        ahead = load_rows(p_x, N, o_c < tl.where(k + 1 < blocks, N, 0), U)
         for u in tl.static_range(U):
             if AHEAD > 0:
                 _call_into_cache(p_x + (AHEAD + u) * N)
@@ -201,11 +194,11 @@ def _backward(
     p_y, p_s = outputs + end - N, spans + (T - 1).to(tl.int64) * B + o_b
     blocks = (T - 1) // U
     some = o_c < tl.where(blocks > 0, N, 0)
-    x_rows, y_rows, o_rows = _rows(p_x, -N, some, U), _rows(p_y, -N, some, U), _rows(p_o, -N, some, U)
+    x_rows, y_rows, o_rows = load_rows(p_x, -N, some, U), load_rows(p_y, -N, some, U), load_rows(p_o, -N, some, U)
     for k in range(blocks):
         p_x, p_y, p_o = p_x - U * N, p_y - U * N, p_o - U * N
         more = o_c < tl.where(k + 1 < blocks, N, 0)
-        x_more, y_more, o_more = _rows(p_x, -N, more, U), _rows(p_y, -N, more, U), _rows(p_o, -N, more, U)
+        x_more, y_more, o_more = load_rows(p_x, -N, more, U), load_rows(p_y, -N, more, U), load_rows(p_o, -N, more, U)
         b_ws, b_gs = tl.zeros_like(b_zb), tl.zeros_like(b_zb)
         locals_ = ()
         for u in tl.static_range(U):
@@ -259,11 +252,3 @@ def _shape(columns: int, direction: str) -> dict[str, int]:
     if columns <= NARROW:
         return {"BLOCK": 32, "U": 8, "AHEAD": 32, "num_warps": 1}
     return {"BLOCK": 32, "U": 12, "AHEAD": 0, "num_warps": 1}
-
-
-def _grid(columns: int) -> Any:
-    return lambda meta: (triton.cdiv(columns, meta["BLOCK"]),)
-
-
-def _on(x: Tensor) -> Any:
-    return torch.cuda.device(x.device) if x.is_cuda else torch.no_grad()

@@ -7,7 +7,8 @@ from jaxtyping import Float
 from numba import njit
 from torch import Tensor
 
-from sostenuto.ops.oscillator_scan.cpu import _OPTIONS, _block, _columns, _rows, _spans
+from sostenuto.ops.columns.cpu import OPTIONS, block_of, rows
+from sostenuto.ops.oscillator_scan.cpu import columns_of, spans_of
 from sostenuto.ops.oscillator_stack.reference import Inverted
 from sostenuto.ops.tanh.cpu import tanh
 from sostenuto.ops.threads import run_blocks
@@ -30,7 +31,7 @@ def inverse(
     zs = torch.empty((T, B, H), dtype=dtype) if velocities else None
     first, first_z = (part.detach().clone(memory_format=torch.contiguous_format) for part in (y, z))
     peaks = first.abs(), first_z.abs()
-    read = (_rows(x, dtype), *_columns(B, weight, step, dtype), _spans(timespans, dtype))
+    read = (rows(x, dtype), *columns_of(B, weight, step, dtype), spans_of(timespans, dtype))
     written = (ys.view(T, B * H).numpy(), None if zs is None else zs.view(T, B * H).numpy())
     states = tuple(part.view(-1).numpy() for part in (first, first_z, *peaks))
     alpha = ys.new_tensor(stiffness).numpy()[()]
@@ -38,12 +39,12 @@ def inverse(
     def kernel(start: int, stop: int) -> None:
         _inverse(*read, alpha, H, *written, *states, start, stop)  # pyright: ignore[reportCallIssue]
 
-    run_blocks(kernel, B * H, _block(B * H, dtype))
+    run_blocks(kernel, B * H, block_of(B * H, dtype))
     return Inverted(ys, zs, first, first_z, *peaks)
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def _inverse(x, weight, step, spans, alpha, H, ys, zs, y, z, y_peak, z_peak, start, stop):
     T, n = x.shape[0], stop - start
     w, g0, g = weight[start:stop].copy(), step[start:stop].copy(), step[start:stop].copy()

@@ -4,20 +4,20 @@ import threading
 import pytest
 import torch
 
-from sostenuto.ops import buffer_pool as pool
+from sostenuto.ops import buffers
 
 SHAPE = (1200, 1000)
 
 
 @pytest.fixture(autouse=True)
 def _nothing_waits():
-    pool.release()
+    buffers.release()
     yield
-    pool.release()
+    buffers.release()
 
 
 def make(shape=SHAPE, dtype=torch.float32):
-    return pool.empty(shape, dtype)
+    return buffers.new(shape, dtype)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -66,20 +66,20 @@ def test_memory_is_never_shared_while_something_sees_it(view):
 
 
 def test_what_waits_is_bounded(monkeypatch):
-    monkeypatch.setattr(pool, "KEPT_BYTES", 3 * (1 << 22))
+    monkeypatch.setattr(buffers, "KEPT_BYTES", 3 * (1 << 22))
     held = [make((1 << 20,)) for _ in range(5)]
     held.clear()
-    assert pool._kept() == 3 * (1 << 22)
+    assert buffers._kept() == 3 * (1 << 22)
     larger = make((1 << 21,))
     del larger
-    assert pool._kept() <= 3 * (1 << 22)
-    assert pool._waiting[1 << 23]
+    assert buffers._kept() <= 3 * (1 << 22)
+    assert buffers._waiting[1 << 23]
 
 
 def test_zero_keeps_nothing(monkeypatch):
-    monkeypatch.setattr(pool, "KEPT_BYTES", 0)
+    monkeypatch.setattr(buffers, "KEPT_BYTES", 0)
     make()
-    assert pool._kept() == 0
+    assert buffers._kept() == 0
 
 
 def test_threads_never_get_the_same_memory():
