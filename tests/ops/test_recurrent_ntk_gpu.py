@@ -50,3 +50,36 @@ def test_under_the_interpreter():
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert "agreed" in done.stdout
+
+
+COMPILED = """
+import warnings
+warnings.simplefilter("ignore")
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from sostenuto.ops.recurrent_ntk import gpu
+
+constants = dict(LAYERS=1, PARTS=3, BIAS=1, ERF=False, NTK=True, UPPER=True, EQUAL=True)
+constants.update(BI=gpu.ROWS, BJ=gpu.COLUMNS, UNROLL=gpu.UNROLL)
+kinds = {"left": "*fp64", "right": "*fp64", "out": "*fp64"}
+signature = {
+    name: "constexpr" if name in constants
+    else kinds.get(name, "*i64" if name.startswith(("lengths", "identities")) else "i32")
+    for name in gpu._pairs.arg_names
+}
+source = ASTSource(fn=gpu._pairs, signature=signature, constexprs=constants)
+text = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": gpu.WARPS}).asm["ptx"]
+print("sqrt.rn.f64" in text, "div.rn.f64" in text, "rsqrt.approx" in text)
+"""
+
+
+def test_compiled_for_an_h200_no_step_has_a_rounded_root_or_a_division():
+    """These branch, pair by pair, so that pairs no longer run side by side."""
+    pytest.importorskip("triton", reason="Triton has no wheel for this system")
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILED], capture_output=True, text=True, env=environment, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.strip() == "False False True"

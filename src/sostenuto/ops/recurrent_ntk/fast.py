@@ -40,14 +40,15 @@ def matrix(
     options = {"layers": len(scales.w), "erf": erf, "bias": bool(scales.b.any()), "kind": kind}
     options["mode"] = "upper" if right is None else "all"
     if gpu:
-        found = _on_gpu(one, two, left[0].device, options)
+        values = _on_gpu(one, two, left[0].device, options)
     else:
         found = _cpu().pairs(one.profiles, two.profiles, (one.numbers, two.numbers), pooling=pooling, **options)
-    if right is None:
-        found = np.triu(found) + np.triu(found, 1).T
-    values = np.empty_like(found)
-    values[np.ix_(one.order, two.order)] = found
-    return Scaled(torch.from_numpy(values), _units(one, scales, pooling), _units(two, scales, pooling))
+        if right is None:
+            found = np.triu(found) + np.triu(found, 1).T
+        values = np.empty_like(found)
+        values[np.ix_(one.order, two.order)] = found
+        values = torch.from_numpy(values)
+    return Scaled(values, _units(one, scales, pooling), _units(two, scales, pooling))
 
 
 def diagonal(
@@ -67,7 +68,7 @@ def diagonal(
     return torch.from_numpy(values), _units(side, scales, pooling)
 
 
-def _on_gpu(one: Side, two: Side, device: torch.device, options: dict[str, Any]) -> np.ndarray:
+def _on_gpu(one: Side, two: Side, device: torch.device, options: dict[str, Any]) -> Tensor:
     kernels = importlib.import_module("sostenuto.ops.recurrent_ntk.gpu")
     sides = [one] if two is one else [one, two]
     tables = [torch.from_numpy(side.profiles.table).to(device).permute(1, 2, 0).contiguous() for side in sides]
@@ -77,7 +78,12 @@ def _on_gpu(one: Side, two: Side, device: torch.device, options: dict[str, Any])
     found = kernels.pairs(
         tables[0], tables[-1], (lengths[0], lengths[-1]), (numbers[0], numbers[-1]), parts=parts, **options
     )
-    return found.cpu().numpy()
+    if options["mode"] == "upper":
+        found = found.triu() + found.triu(1).mT
+    rows, columns = (torch.from_numpy(side.order).to(device) for side in (one, two))
+    values = torch.empty_like(found)
+    values[rows[:, None], columns] = found
+    return values.cpu()
 
 
 def _side(sequences: Sequence[Series], numbers: np.ndarray, scales: Scales, erf: bool) -> Side:

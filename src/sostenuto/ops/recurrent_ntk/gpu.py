@@ -5,6 +5,7 @@ a row of each side; what a thread computes needs no other thread. Sequences end 
 the row where the shorter one does.
 """
 
+import math
 from typing import Any, no_type_check
 
 import torch
@@ -12,30 +13,32 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-ROWS, COLUMNS, WARPS = 32, 32, 4
-"""Pairs of a program, and its warps: 8 pairs a thread keep the multipliers busy while square roots wait."""
+ROWS, COLUMNS, WARPS, UNROLL = 32, 32, 4, 1
+"""Pairs of a program, its warps, and steps of one round: 8 pairs a thread hide what a multiply-add waits for."""
+# The angle to the nearer end of C over 2π is √near · P(near): (2/2π) arcsin √(near/2), relative error 2e-16.
 
-C1: tl.constexpr = tl.constexpr(0.16666666666664987)
-C2: tl.constexpr = tl.constexpr(0.07500000000401816)
-C3: tl.constexpr = tl.constexpr(0.044642856762615)
-C4: tl.constexpr = tl.constexpr(0.030381963396751827)
-C5: tl.constexpr = tl.constexpr(0.022371584779320355)
-C6: tl.constexpr = tl.constexpr(0.017364281439103527)
-C7: tl.constexpr = tl.constexpr(0.01380344589589198)
-C8: tl.constexpr = tl.constexpr(0.013191002571753903)
-C9: tl.constexpr = tl.constexpr(-0.002601537848299688)
-C10: tl.constexpr = tl.constexpr(0.07871611357002127)
-C11: tl.constexpr = tl.constexpr(-0.2968705430689824)
-C12: tl.constexpr = tl.constexpr(1.0082016650534187)
-C13: tl.constexpr = tl.constexpr(-2.4908808126226116)
-C14: tl.constexpr = tl.constexpr(4.6420689099888435)
-C15: tl.constexpr = tl.constexpr(-6.229299875397985)
-C16: tl.constexpr = tl.constexpr(5.7579408313146985)
-C17: tl.constexpr = tl.constexpr(-3.278933156739812)
-C18: tl.constexpr = tl.constexpr(0.8892904367638688)
-PI: tl.constexpr = tl.constexpr(3.141592653589793)
+P0: tl.constexpr = tl.constexpr(0.22507907903927651)
+P1: tl.constexpr = tl.constexpr(0.01875658991993782)
+P2: tl.constexpr = tl.constexpr(0.004220232732212535)
+P3: tl.constexpr = tl.constexpr(0.0012560216357264654)
+P4: tl.constexpr = tl.constexpr(0.00042739652129661945)
+P5: tl.constexpr = tl.constexpr(0.0001573554905868288)
+P6: tl.constexpr = tl.constexpr(6.106775741394102e-05)
+P7: tl.constexpr = tl.constexpr(2.4272397576686312e-05)
+P8: tl.constexpr = tl.constexpr(1.1597729337715221e-05)
+P9: tl.constexpr = tl.constexpr(-1.1436557480099898e-06)
+P10: tl.constexpr = tl.constexpr(1.730209994911278e-05)
+P11: tl.constexpr = tl.constexpr(-3.262663497453928e-05)
+P12: tl.constexpr = tl.constexpr(5.5401636292990384e-05)
+P13: tl.constexpr = tl.constexpr(-6.843812979757106e-05)
+P14: tl.constexpr = tl.constexpr(6.377152069684736e-05)
+P15: tl.constexpr = tl.constexpr(-4.278824093670833e-05)
+P16: tl.constexpr = tl.constexpr(1.9775268851851785e-05)
+P17: tl.constexpr = tl.constexpr(-5.6306400692012376e-06)
+P18: tl.constexpr = tl.constexpr(7.63552370091429e-07)
 BY_TURN: tl.constexpr = tl.constexpr(0.15915494309189535)
 BY_HALF: tl.constexpr = tl.constexpr(0.6366197723675814)
+TINY: tl.constexpr = tl.constexpr(1e-36)
 
 
 def pairs(
@@ -56,13 +59,15 @@ def pairs(
     ``mode`` is ``"all"`` or ``"upper"``: below the diagonal's tiles nothing is computed.
     """
     n1, n2 = left.shape[2], right.shape[2]
+    one = _laid_out(left, parts, ROWS)
+    two = one if right is left and ROWS == COLUMNS else _laid_out(right, parts, COLUMNS)
     out = torch.zeros(n1, n2, device=left.device, dtype=torch.float64)
     grid = (triton.cdiv(n1, ROWS), triton.cdiv(n2, COLUMNS))
     equal = all(bool((side == lengths[0][0]).all()) for side in lengths)
-    shape: dict[str, Any] = {"BI": ROWS, "BJ": COLUMNS, "num_warps": WARPS}
+    shape: dict[str, Any] = {"BI": ROWS, "BJ": COLUMNS, "UNROLL": UNROLL, "num_warps": WARPS, "enable_fp_fusion": True}
     with _on(left):
         _pairs[grid](
-            left, right, *lengths, *identities, out, n1, n2,
+            one, two, *lengths, *identities, out, n1, n2, one.shape[2], two.shape[2],
             left.shape[0], right.shape[0], left.shape[1], right.shape[1],
             LAYERS=layers, PARTS=parts, BIAS=int(bias), ERF=erf, NTK=kind == "ntk", UPPER=mode == "upper", EQUAL=equal,
             **shape,
@@ -70,70 +75,82 @@ def pairs(
     return out
 
 
+def _laid_out(table: Tensor, parts: int, tile: int) -> Tensor:
+    """Scale the parts so that half a squared difference is a squared difference, and fill the last tile with zeros."""
+    count = table.shape[2]
+    padded = torch.zeros(*table.shape[:2], -(-count // tile) * tile, device=table.device, dtype=torch.float64)
+    padded[:, :, :count] = table
+    padded[:, :parts] *= math.sqrt(0.5)
+    return padded
+
+
 @no_type_check
 @triton.jit
-def _half_angle(z):
-    """Return w = √z and φ = 2 arcsin w."""
-    w = tl.sqrt(z)
-    p = ((((C18 * z + C17) * z + C16) * z + C15) * z + C14) * z + C13
-    p = (((((p * z + C12) * z + C11) * z + C10) * z + C9) * z + C8) * z + C7
-    p = (((((p * z + C6) * z + C5) * z + C4) * z + C3) * z + C2) * z + C1
-    return w, 2.0 * (w + w * (z * p))
+def _root(x, seed):
+    """Return √x from 1/√x to 22 bits in float32: a step of third order, without the branches of a rounded root."""
+    y = seed.to(tl.float64)
+    w = x * y
+    e = 1.0 - w * y
+    return w + w * (e * (0.375 * e + 0.5))
 
 
 @no_type_check
 @triton.jit
 def _dual(delta, epsilon, floor, roots, ERF: tl.constexpr):
-    """Return the loss αα′ − A and the slope A′ at C = 1 − δ = ε − 1."""
-    near = tl.maximum(tl.minimum(delta, epsilon), 0.0)
-    z = 0.5 * near
-    w, phi = _half_angle(z)
+    """Return the loss αα′ − A and the slope A′ at C = 1 − δ = ε − 1; ψ is the angle to the nearer end over 2π."""
     low = delta < epsilon
+    near = tl.where(low, delta, epsilon)
+    near = tl.where(near > TINY, near, TINY)
+    single = near.to(tl.float32)
+    w = _root(near, tl.rsqrt(single))
+    p = ((((P18 * near + P17) * near + P16) * near + P15) * near + P14) * near + P13
+    p = (((((p * near + P12) * near + P11) * near + P10) * near + P9) * near + P8) * near + P7
+    p = (((((p * near + P6) * near + P5) * near + P4) * near + P3) * near + P2) * near + P1
+    psi = w * (p * near + P0)
     if ERF:
-        theta = tl.where(low, phi, PI - phi)
-        loss = roots + BY_HALF * theta - 1.0
+        loss = roots + 4.0 * tl.where(low, psi, 0.5 - psi) - 1.0
         slope = BY_HALF / tl.sqrt(tl.maximum(delta * epsilon, floor))
     else:
-        sine = 2.0 * w * tl.sqrt(1.0 - z)
-        loss = tl.maximum(BY_TURN * (PI * tl.minimum(delta, 1.0) - (sine - phi * (1.0 - near))), 0.0)
-        slope = BY_TURN * tl.where(low, PI - phi, phi)
+        sine = w * _root(2.0 - near, tl.rsqrt(2.0 - single))
+        loss = tl.where(low, 0.5 * delta, 0.5) - BY_TURN * sine + psi * (1.0 - near)
+        slope = tl.where(low, 0.5 - psi, psi)
     return loss, slope
 
 
 @no_type_check
 @triton.jit
-def _column(p_row, c, stride, o, m):
-    return tl.load(p_row + c * stride + o, mask=m, other=0.0)
+def _column(p_row, c, stride, o):
+    return tl.load(p_row + c * stride + o)
 
 
 @no_type_check
 @triton.jit
 def _layer(
-    p_x, p_y, n1, n2, o_i, o_j, m_i, m_j, loss, tangent, below, below_p, first_part, last_part,
+    p_x, p_y, n1, n2, o_i, o_j, loss, tangent, below, below_p, first_part, last_part,
     LAYER: tl.constexpr, LAYERS: tl.constexpr, PARTS: tl.constexpr, ERF: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """Move one layer by one step; with EXACT 1 + C is summed for itself, as a pair's first step needs."""
     apart, along = tl.zeros_like(loss), tl.zeros_like(loss)
     for c in range(first_part, last_part):
-        x = _column(p_x, c, n1, o_i, m_i)[:, None]
-        y = _column(p_y, c, n2, o_j, m_j)[None, :]
-        apart += 0.5 * (x - y) * (x - y)
+        x = _column(p_x, c, n1, o_i)[:, None]
+        y = _column(p_y, c, n2, o_j)[None, :]
+        apart += (x - y) * (x - y)
         if EXACT:
             # The last part is d·α, whose sum of squares and product come apart.
-            along += tl.where(c + 1 < last_part, 0.5 * (x + y) * (x + y), 0.5 * (x * x + y * y))
-    d = _column(p_x, PARTS + LAYER, n1, o_i, m_i)[:, None] * _column(p_y, PARTS + LAYER, n2, o_j, m_j)[None, :]
+            along += tl.where(c + 1 < last_part, (x + y) * (x + y), x * x + y * y)
+    d = _column(p_x, PARTS + LAYER, n1, o_i)[:, None] * _column(p_y, PARTS + LAYER, n2, o_j)[None, :]
     theta = d * tangent
     apart += d * loss
     if LAYER > 0:
         at = PARTS + LAYERS + LAYER
-        e = _column(p_x, at, n1, o_i, m_i)[:, None] * _column(p_y, at, n2, o_j, m_j)[None, :]
+        e = _column(p_x, at, n1, o_i)[:, None] * _column(p_y, at, n2, o_j)[None, :]
         apart += e * below
         theta += e * below_p
     roots, floor = 0.5, 0.0
     if ERF:
         gap, root = PARTS + 2 * LAYERS + LAYER, PARTS + 3 * LAYERS + LAYER
-        floor = 0.5 * (_column(p_x, gap, n1, o_i, m_i)[:, None] + _column(p_y, gap, n2, o_j, m_j)[None, :])
-        roots = _column(p_x, root, n1, o_i, m_i)[:, None] * _column(p_y, root, n2, o_j, m_j)[None, :]
+        floor = 0.5 * (_column(p_x, gap, n1, o_i)[:, None] + _column(p_y, gap, n2, o_j)[None, :])
+        roots = _column(p_x, root, n1, o_i)[:, None] * _column(p_y, root, n2, o_j)[None, :]
         apart += floor
     epsilon = 2.0 - apart
     if EXACT:
@@ -146,7 +163,7 @@ def _layer(
 @no_type_check
 @triton.jit
 def _step(
-    p_x, p_y, n1, n2, o_i, o_j, m_i, m_j, losses, tangents,
+    p_x, p_y, n1, n2, o_i, o_j, losses, tangents,
     LAYERS: tl.constexpr, PARTS: tl.constexpr, BIAS: tl.constexpr, ERF: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """Move all layers by one step."""
@@ -157,7 +174,7 @@ def _step(
         below = new_losses[layer - 1] if layer > 0 else losses[0]
         below_p = new_tangents[layer - 1] if layer > 0 else tangents[0]
         loss, tangent = _layer(
-            p_x, p_y, n1, n2, o_i, o_j, m_i, m_j, losses[layer], tangents[layer], below, below_p, first, last,
+            p_x, p_y, n1, n2, o_i, o_j, losses[layer], tangents[layer], below, below_p, first, last,
             layer, LAYERS, PARTS, ERF, EXACT and layer == 0 and not ERF,
         )  # fmt: skip
         new_losses, new_tangents = new_losses + (loss,), new_tangents + (tangent,)
@@ -167,7 +184,7 @@ def _step(
 @no_type_check
 @triton.jit
 def _started(
-    p_x, p_y, n1, n2, o_i, o_j, m_i, m_j, losses, tangents, begins, same,
+    p_x, p_y, n1, n2, o_i, o_j, losses, tangents, begins, same,
     LAYERS: tl.constexpr, PARTS: tl.constexpr, ERF: tl.constexpr,
 ):  # fmt: skip
     """Give pairs that begin at this row their start: A is 0, or the start's own where the sequences are equal."""
@@ -176,7 +193,7 @@ def _started(
         roots = tl.full(same.shape, 0.5, tl.float64)
         if ERF:
             at = PARTS + 4 * LAYERS + layer
-            roots = _column(p_x, at, n1, o_i, m_i)[:, None] * _column(p_y, at, n2, o_j, m_j)[None, :]
+            roots = _column(p_x, at, n1, o_i)[:, None] * _column(p_y, at, n2, o_j)[None, :]
         fresh = tl.where(same, 0.0, roots)
         new_losses = new_losses + (tl.where(begins, fresh, losses[layer]),)
         new_tangents = new_tangents + (tl.where(begins, 0.0, tangents[layer]),)
@@ -186,9 +203,9 @@ def _started(
 @no_type_check
 @triton.jit
 def _pairs(
-    left, right, lengths1, lengths2, identities1, identities2, out, n1, n2, T1, T2, Q1, Q2,
+    left, right, lengths1, lengths2, identities1, identities2, out, n1, n2, s1, s2, T1, T2, Q1, Q2,
     LAYERS: tl.constexpr, PARTS: tl.constexpr, BIAS: tl.constexpr, ERF: tl.constexpr, NTK: tl.constexpr,
-    UPPER: tl.constexpr, EQUAL: tl.constexpr, BI: tl.constexpr, BJ: tl.constexpr,
+    UPPER: tl.constexpr, EQUAL: tl.constexpr, BI: tl.constexpr, BJ: tl.constexpr, UNROLL: tl.constexpr,
 ):  # fmt: skip
     i_i, i_j = tl.program_id(0), tl.program_id(1)
     wanted = (i_j + 1) * BJ > i_i * BI if UPPER else True
@@ -206,35 +223,29 @@ def _pairs(
         losses, tangents = (), ()
         for _layer_index in tl.static_range(LAYERS):
             losses, tangents = losses + (zero,), tangents + (zero,)
-        p_x = left + tl.cast(T1 - steps, tl.int64) * Q1 * n1
-        p_y = right + tl.cast(T2 - steps, tl.int64) * Q2 * n2
+        p_x = left + tl.cast(T1 - steps, tl.int64) * Q1 * s1
+        p_y = right + tl.cast(T2 - steps, tl.int64) * Q2 * s2
         if EQUAL:
             losses, tangents = _started(
-                p_x, p_y, n1, n2, o_i, o_j, m_i, m_j, losses, tangents, starts == steps, same, LAYERS, PARTS, ERF
+                p_x, p_y, s1, s2, o_i, o_j, losses, tangents, starts == steps, same, LAYERS, PARTS, ERF
             )
-            losses, tangents = _step(
-                p_x, p_y, n1, n2, o_i, o_j, m_i, m_j, losses, tangents, LAYERS, PARTS, BIAS, ERF, True
-            )
-            for _k in range(1, steps):
-                p_x, p_y = p_x + Q1 * n1, p_y + Q2 * n2
-                losses, tangents = _step(
-                    p_x, p_y, n1, n2, o_i, o_j, m_i, m_j, losses, tangents, LAYERS, PARTS, BIAS, ERF, False
-                )
+            losses, tangents = _step(p_x, p_y, s1, s2, o_i, o_j, losses, tangents, LAYERS, PARTS, BIAS, ERF, True)
+            for _k in tl.range(1, steps, loop_unroll_factor=UNROLL):
+                p_x, p_y = p_x + Q1 * s1, p_y + Q2 * s2
+                losses, tangents = _step(p_x, p_y, s1, s2, o_i, o_j, losses, tangents, LAYERS, PARTS, BIAS, ERF, False)
         else:
             for k in range(steps):
                 losses, tangents = _started(
-                    p_x, p_y, n1, n2, o_i, o_j, m_i, m_j, losses, tangents, starts == steps - k, same,
+                    p_x, p_y, s1, s2, o_i, o_j, losses, tangents, starts == steps - k, same,
                     LAYERS, PARTS, ERF,
                 )  # fmt: skip
-                losses, tangents = _step(
-                    p_x, p_y, n1, n2, o_i, o_j, m_i, m_j, losses, tangents, LAYERS, PARTS, BIAS, ERF, True
-                )
-                p_x, p_y = p_x + Q1 * n1, p_y + Q2 * n2
+                losses, tangents = _step(p_x, p_y, s1, s2, o_i, o_j, losses, tangents, LAYERS, PARTS, BIAS, ERF, True)
+                p_x, p_y = p_x + Q1 * s1, p_y + Q2 * s2
         roots = tl.full([BI, BJ], 0.5, tl.float64)
         if ERF:
             at = PARTS + 4 * LAYERS - 1
-            p_x, p_y = left + tl.cast(T1 - 1, tl.int64) * Q1 * n1, right + tl.cast(T2 - 1, tl.int64) * Q2 * n2
-            roots = _column(p_x, at, n1, o_i, m_i)[:, None] * _column(p_y, at, n2, o_j, m_j)[None, :]
+            p_x, p_y = left + tl.cast(T1 - 1, tl.int64) * Q1 * s1, right + tl.cast(T2 - 1, tl.int64) * Q2 * s2
+            roots = _column(p_x, at, s1, o_i)[:, None] * _column(p_y, at, s2, o_j)[None, :]
         value = roots - losses[LAYERS - 1]
         if NTK:
             value += tangents[LAYERS - 1]
