@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from sostenuto.checks import check_choice, require, shown
 from sostenuto.results import ExperimentNumber
@@ -25,7 +25,7 @@ class Expectation:
     name: str
     value: float | None = None
     unit: str = ""
-    better: Literal["higher", "lower", ""] = ""
+    better: str = ""
     tolerance: float | None = None
     law: str = ""
     headline: bool = True

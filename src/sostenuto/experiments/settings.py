@@ -46,5 +46,5 @@ class Settings(Mapping[str, Any]):
 
 def _unknown(name: str, values: Mapping[str, Any]) -> str:
     close = difflib.get_close_matches(name, values, n=3, cutoff=0.5)
-    meant = f"did you mean {' or '.join(map(repr, close))}?" if close else f"there are {', '.join(values)}"
-    return sentence("expected the name of a setting", f"got {name!r}", meant)
+    meant = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
+    return sentence("expected the name of a setting", f"got {name!r}", f"{meant}there are {', '.join(values)}")

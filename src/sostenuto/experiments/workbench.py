@@ -111,7 +111,7 @@ class Workbench:
     def check_time(self) -> None:
         """Raise `StoppedError` past the time limit; a long cell may ask too, after it has saved where it is."""
         if self._limit is not None and time.perf_counter() - self._began > self._limit:
-            raise StoppedError(f"stopped after {self._limit:g} s; run the same command again to go on")
+            raise StoppedError(f"stopped after {self._limit:g} s; run the same command again to go on.")
 
     def seed_of(self, key: str) -> int:
         """Return a seed for ``key`` that follows from the run's seed alone."""

@@ -1,0 +1,87 @@
+"""Every experiment folder is whole; the cheapest are run."""
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from sostenuto.data.registry import sources
+from sostenuto.experiments.catalog import FILES, ROOT, find, names
+from sostenuto.experiments.runner import reproduce
+
+ITEMS = names()
+CHEAP = ("003/figure-1",)
+"""Run here with --quick: at most three, of a few seconds each."""
+HOMES = {"matplotlib", "sklearn", "numba", "triton", "accelerate", "dask", "distributed", "zarr", "cvxpy"}
+KNOWN_DATA = {name for source in sources() for name in (*source.names, source.prefix)}
+
+
+def test_folders_are_found():
+    folders = [path for path in ROOT.glob("[0-9][0-9][0-9]/*") if path.is_dir() and path.name != "__pycache__"]
+    assert {f"{path.parent.name}/{path.name}" for path in folders} == set(ITEMS)
+    assert set(CHEAP) <= set(ITEMS)
+    assert len(CHEAP) <= 3
+
+
+@pytest.mark.parametrize("name", ITEMS)
+class TestItem:
+    def test_has_its_files(self, name):
+        present = {path.name for path in (ROOT / name).iterdir()} - {"__pycache__"}
+        assert present == set(FILES)
+        assert re.fullmatch(r"\d{3}/(table|figure|app|task)-[0-9a-z][0-9a-z-]*", name)
+
+    def test_says_what_it_needs(self, name):
+        experiment = find(name)
+        assert experiment.paper == name.split("/")[0]
+        assert set(experiment.needs_data) <= KNOWN_DATA
+        for text in (experiment.title, experiment.what, experiment.time):
+            assert text.strip()
+        assert set(experiment.comparable) <= {"quick", "reduced", "full"}
+        for protocol in experiment.protocols:
+            assert set(experiment.settings(protocol)) == set(experiment.protocols["full"])
+
+    def test_expects_something(self, name):
+        experiment = find(name)
+        assert experiment.expected
+        assert any(one.headline for one in experiment.expected.values())
+
+    def test_reports_what_it_expects(self, name):
+        """Names written out in run.py are entries; names that are composed are checked when it is run."""
+        tree = ast.parse((ROOT / name / "run.py").read_text(encoding="utf-8"))
+        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
+        reports = [node for node in calls if node.func.attr in {"number", "law"} and node.args]
+        written = {node.args[0].value for node in reports if isinstance(node.args[0], ast.Constant)}
+        assert written <= set(find(name).expected)
+
+    def test_runs_on_the_library_alone(self, name):
+        path = ROOT / name / "run.py"
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        modules = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        modules += [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+        assert not {module.split(".")[0] for module in modules} & HOMES
+        assert not [module for module in modules if module.startswith(("sostenuto.cli", "sostenuto.benchmarks"))]
+        assert len(path.read_text(encoding="utf-8").splitlines()) <= 200
+
+    def test_has_a_function_to_run(self, name):
+        assert callable(find(name).load())
+
+    def test_readme_names_it(self, name):
+        first = (ROOT / name / "README.md").read_text(encoding="utf-8").splitlines()[0]
+        assert first.startswith(f"# {name}")
+
+
+@pytest.mark.parametrize("name", CHEAP)
+def test_quick_run_measures_every_entry(name, tmp_path):
+    result = reproduce(name, protocol="quick", out=tmp_path, device="cpu", progress=False)
+    assert {one.name for one in result.numbers} == set(find(name).expected)
+    assert result.verdict in {"reproduced", "better", "law holds"}
+    assert result.seconds < 60
+    assert (tmp_path / "report.html").stat().st_size > 10_000
+
+
+def test_the_wheel_takes_whole_folders():
+    """Hatchling takes every file of the package that git does not ignore; nothing may narrow that."""
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
+    assert project["tool"]["hatch"]["build"]["targets"]["wheel"] == {"packages": ["src/sostenuto"]}
