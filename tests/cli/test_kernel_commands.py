@@ -10,7 +10,7 @@ import zarr
 from distributed import Client, LocalCluster
 
 from sostenuto.estimators.kernel_base import unit_norm
-from sostenuto.kernels import RBF, RecurrentNTK
+from sostenuto.kernels import NTK, RBF, Polynomial, RecurrentNTK, Signature
 from tests.cli.small import call, said, write_waves
 from tests.report.html_check import Page
 
@@ -26,6 +26,27 @@ class TestGram:
         assert "[12, 12]" in result.stdout
         sequences = [unit_norm(x) for x in np.load(data)["X"]]
         np.testing.assert_allclose(np.load(out), RecurrentNTK(sigma_w=1.4)(sequences), rtol=1e-12)
+
+    @pytest.mark.parametrize(
+        ("name", "options", "kernel"),
+        [
+            ("ntk", ("num_layers=2", "sigma_b=0.1"), NTK(2, sigma_b=0.1)),
+            (
+                "signature",
+                ("level=3", "scale=0.5", "time_augmentation=false"),
+                Signature(3, scale=0.5, time_augmentation=False),
+            ),
+            ("polynomial", ("degree=3", "offset=0.5"), Polynomial(3, 0.5)),
+            ("rbf", ("length_scale=0.7",), RBF(0.7)),
+        ],
+    )
+    def test_every_kernel_by_its_name(self, tmp_path, name, options, kernel):
+        data = write_waves(tmp_path / "waves.npz", 6)
+        given = [part for option in options for part in ("-o", option)]
+        result = call("gram", data, "--kernel", name, *given, "--out", tmp_path / "gram.npy", "--quiet")
+        assert result.exit_code == 0, result.stderr
+        expected = kernel([unit_norm(x) for x in np.load(data)["X"]])
+        np.testing.assert_allclose(np.load(tmp_path / "gram.npy"), expected, rtol=1e-12)
 
     def test_parts_raw_values_and_json(self, tmp_path):
         out = tmp_path / "cross.zarr"
@@ -49,7 +70,7 @@ class TestGram:
 
     def test_refusals(self, tmp_path):
         data = write_waves(tmp_path / "waves.npz", 12)
-        assert "expected kernel to be one of 'rntk', 'rbf'" in said(
+        assert "expected kernel to be one of 'rntk', 'ntk', 'signature', 'rbf', 'polynomial'" in said(
             call("gram", data, "--kernel", "x", "--out", tmp_path / "a.npy")
         )
         assert "expected options of RBF" in said(

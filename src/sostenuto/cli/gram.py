@@ -26,7 +26,7 @@ from sostenuto.cli.tables import table
 def gram(
     data: Annotated[str, typer.Argument(metavar="DATA", help="A file or a data-set name; its training part is used.")],
     out: Annotated[Path, typer.Option(help="Where to write the matrix: a path ending in .zarr or .npy.")],
-    kernel: Annotated[str, typer.Option(help="rntk or rbf.")] = "rntk",
+    kernel: Annotated[str, typer.Option(help="rntk, ntk, signature, rbf or polynomial.")] = "rntk",
     option: Annotated[
         list[str] | None,
         typer.Option(
@@ -86,9 +86,15 @@ def gram(
 
 def _kernel(name: str, options: dict[str, Any]) -> Any:
     from sostenuto.checks import InputError, check_choice
-    from sostenuto.kernels import RBF, RecurrentNTK
+    from sostenuto.kernels import NTK, RBF, Polynomial, RecurrentNTK, Signature
 
-    known: dict[str, Any] = {"rntk": RecurrentNTK, "rbf": RBF}
+    known: dict[str, Any] = {
+        "rntk": RecurrentNTK,
+        "ntk": NTK,
+        "signature": Signature,
+        "rbf": RBF,
+        "polynomial": Polynomial,
+    }
     check_choice("kernel", name, known)
     try:
         return known[name](**options)
