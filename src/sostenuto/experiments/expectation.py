@@ -9,7 +9,7 @@ from sostenuto.results import ExperimentNumber
 
 REPRODUCED, BETTER, WORSE, DIFFERS = "reproduced", "better", "worse", "differs"
 LAW_HOLDS, LAW_FAILS = "law holds", "law fails"
-DATA_MISSING, MEASURED, NOT_COMPARED = "data missing", "measured", "not compared"
+DATA_MISSING, MEASURED, NOT_COMPARED, NOT_MEASURED = "data missing", "measured", "not compared", "not measured"
 _KEYS = ("value", "unit", "better", "tolerance", "law", "headline", "remark")
 
 
@@ -87,7 +87,7 @@ class Expectation:
 def overall(numbers: tuple[ExperimentNumber, ...], *, data_missing: bool = False) -> str:
     """Sum up the verdicts of the headline numbers: the first of these that occurs.
 
-    Data missing, law fails, worse, differs, better, reproduced, law holds, not compared, measured.
+    Data missing, law fails, worse, differs, better, reproduced, law holds, not compared, measured, not measured.
 
     >>> overall((Expectation("a", value=1.0, better="higher").number("better", value=2.0),))
     'better'
@@ -96,4 +96,4 @@ def overall(numbers: tuple[ExperimentNumber, ...], *, data_missing: bool = False
     order = (LAW_FAILS, WORSE, DIFFERS, BETTER, REPRODUCED, LAW_HOLDS, NOT_COMPARED)
     if data_missing:
         return DATA_MISSING
-    return next((verdict for verdict in (DATA_MISSING, *order) if verdict in found), MEASURED)
+    return next((verdict for verdict in (DATA_MISSING, *order, MEASURED) if verdict in found), NOT_MEASURED)

@@ -15,7 +15,7 @@ from sostenuto.data.dataset import Dataset
 from sostenuto.data.registry import load
 from sostenuto.experiments.catalog import Experiment
 from sostenuto.experiments.cells import CellStore
-from sostenuto.experiments.expectation import LAW_FAILS, LAW_HOLDS, NOT_COMPARED
+from sostenuto.experiments.expectation import LAW_FAILS, LAW_HOLDS, NOT_COMPARED, NOT_MEASURED
 from sostenuto.experiments.settings import Settings
 from sostenuto.report.experiment import Drawing
 from sostenuto.report.figures.plot import Draw, plotted
@@ -159,6 +159,10 @@ class Workbench:
         expectation = self._expectation(name)
         require(bool(expectation.law), f"expected a law under {name!r} in expected.toml", "got a number")
         self.numbers[name] = expectation.number(LAW_HOLDS if holds else LAW_FAILS, evidence=evidence)
+
+    def skip(self, name: str, why: str) -> None:
+        """Leave an entry out and say why: a device that is not here, a package that is not installed."""
+        self.numbers[name] = self._expectation(name).number(NOT_MEASURED, evidence=why)
 
     def table(self, caption: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         """Add a table to the page; floats are written with four digits."""

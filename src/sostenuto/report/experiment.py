@@ -36,6 +36,7 @@ OUTCOMES: dict[str, Outcome] = {
     "data missing": "unknown",
     "not compared": "unknown",
     "measured": "unknown",
+    "not measured": "unknown",
 }
 _SENTENCES = {
     "reproduced": "The paper's numbers came out again.",
@@ -47,6 +48,7 @@ _SENTENCES = {
     "data missing": "The data this experiment needs are not on this machine, so nothing stands beside the paper.",
     "not compared": "This protocol is too small for its numbers to stand beside the paper's.",
     "measured": "The paper prints no number to compare with.",
+    "not measured": "Nothing could be measured here.",
 }
 
 
@@ -85,10 +87,8 @@ def ours(one: ExperimentNumber) -> str:
     >>> ours(ExperimentNumber("accuracy", "better", value=98.5, spread=0.1, count=3, unit="%"))
     '98.5 ± 0.1 % (3 runs)'
     """
-    if one.law:
-        return one.evidence
     if one.value is None:
-        return "–"
+        return one.evidence or "–"
     spread = "" if one.spread is None else f" ± {number(one.spread, digits=2)}"
     runs = f" ({one.count} runs)" if one.count > 1 else ""
     return f"{number(one.value)}{spread}{f' {one.unit}' if one.unit else ''}{runs}"
