@@ -47,7 +47,7 @@ def test_operators_are_well_formed():
         torch.library.opcheck(dense_scan_op, (*tensors, None, "tanh", "exact", True))
         plain = [tensor.detach() for tensor in tensors]
         states, last, risen = dense_scan_op(*plain, None, "tanh", "exact", True)
-        for weights in (False, True):
+        for weights in ([False] * 3, [True] * 3, [True, False, False]):
             arguments = (*plain[1:], "tanh", "exact", states, risen, states, last, weights)
             torch.library.opcheck(dense_scan_backward_op, arguments, test_utils=("test_schema", "test_faketensor"))
     z, start, *vectors = diagonal()

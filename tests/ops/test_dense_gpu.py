@@ -34,7 +34,7 @@ def check(T, B, H, full_linear, full_gain, activation="tanh", dtype=torch.float3
     again, _, none = gpu.forward(z, start, weight, linear, gain, bend, activation, "exact", False)
     assert torch.equal(again, states) and none.numel() == 0
     matrices = start, weight, linear, gain
-    gradients = gpu.backward(*matrices, activation, "exact", states, risen, d_states, d_last, weights)
+    gradients = gpu.backward(*matrices, activation, "exact", states, risen, d_states, d_last, [weights] * 3)
     got = [states, last, *gradients] if weights else [states, last, *gradients[:2]]
     least = 1e-5 if dtype == torch.float32 else 2e-2
     for index, (one, single, other) in enumerate(zip(got, rough, truth, strict=weights)):

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
+from sostenuto.benchmarks._graphs import graph_milliseconds
 from sostenuto.nn import UnICORNN
 from sostenuto.ops.oscillator_scan import oscillator_scan
 
@@ -41,7 +42,7 @@ def _measure(steps: int, batch: int, hidden: int, device: str) -> dict[str, floa
         jobs["torchrecurrent(H, H)"] = _layer(_torchrecurrent(hidden), wide)
     times = _interleaved(jobs, device)
     if device == "cuda":
-        times["scan, as a CUDA graph"] = _graph(jobs["scan"])
+        times["scan, as a CUDA graph"] = graph_milliseconds(jobs["scan"])
     ratios = {
         "scan / copies": times["scan"] / times["copies"],
         "scan / copies, memory in place": times["scan"] / times["copies, memory in place"],
@@ -113,16 +114,3 @@ def _clock(device: str) -> float:
     if device == "cuda":
         torch.cuda.synchronize()
     return time.perf_counter()
-
-
-def _graph(job: Callable[[], Any]) -> float:
-    """Time a job replayed as a CUDA graph: what the GPU takes, without what Python takes to ask for it."""
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        job()
-    times = []
-    for _ in range(20):
-        began = _clock("cuda")
-        graph.replay()
-        times.append(1e3 * (_clock("cuda") - began))
-    return statistics.median(times)

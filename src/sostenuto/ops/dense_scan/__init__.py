@@ -7,12 +7,11 @@ from sostenuto.checks import check_choice, require
 from sostenuto.ops.activation import check_activation
 from sostenuto.ops.backend import choose_backend
 from sostenuto.ops.dense_scan.autograd import scan
+from sostenuto.ops.dense_scan.plan import planned
 from sostenuto.ops.dense_scan.reference import dense_scan_reference
 from sostenuto.ops.dispatch import in_forward_mode
 
 BACKENDS = ("auto", "reference", "cpu", "gpu")
-ON_CHIP = 200 << 10
-"""Bytes of matrices that the GPU kernels hold in shared memory; the exact products hold each of them in two parts."""
 PRECISIONS = ("exact", "tf32")
 
 
@@ -40,8 +39,8 @@ def dense_scan(
     Every tensor but no option is differentiable, the coefficients too. ``activation`` is one of tanh, relu, hardtanh,
     logistic, identity and modrelu, which alone takes a ``threshold`` a unit. ``precision="tf32"`` lets the GPU round
     the factors of a product to 11 bits; the diagonal of P is never rounded. On a GPU the kernels take a state of one
-    component (S = H) whose matrices fit the chip: up to 128 wide, or 64 with a full P or Q in exact precision;
-    ``backend="auto"`` takes the reference beyond.
+    component, or of two with coefficients for P and Q, whose matrices fit the chip, shared by several multiprocessors
+    where one cannot hold them; ``backend="auto"`` takes the reference beyond.
 
     Reference: paper 001, eqs. (1) and (3), discretized; paper 003, eq. (2).
 
@@ -54,26 +53,23 @@ def dense_scan(
     _check_shapes(inputs, start, linear, gain)
     check_activation(activation, threshold)
     check_choice("precision", precision, PRECISIONS)
-    chosen = _chosen(backend, inputs, start, linear, gain, precision)
+    chosen = _chosen(backend, (start, weight, linear, gain), precision)
     tensors = (inputs, start, weight, linear, gain, threshold)
     if chosen != "reference" and not in_forward_mode(*tensors):
         return scan(*tensors, activation, precision)
     return dense_scan_reference(inputs, start, weight, linear, gain, activation=activation, threshold=threshold)
 
 
-def _chosen(backend: str, inputs: Tensor, start: Tensor, linear: Tensor, gain: Tensor, precision: str) -> str:
+def _chosen(backend: str, tensors: tuple[Tensor, ...], precision: str) -> str:
     """Settle the backend: on a GPU also by whether the chip holds the matrices."""
-    chosen = choose_backend(backend, start, built=BACKENDS[2:])
+    chosen = choose_backend(backend, tensors[0], built=BACKENDS[2:])
     if chosen != "gpu":
         return chosen
-    hidden, width = inputs.shape[-1], start.shape[-1]
-    matrices = 1 + (linear.shape[0] == width) + (gain.ndim == 2)
-    bytes_held = matrices * (1 if precision == "tf32" else 2) * 4 * (1 << (hidden - 1).bit_length()) ** 2
-    fits = hidden == width and bytes_held <= ON_CHIP
+    fits = planned(*tensors, precision) is not None
     require(
         backend != "gpu" or fits,
-        f"expected a state of one component whose matrices fit {ON_CHIP >> 10} KiB for the backend 'gpu'",
-        f"got a state of {width} for inputs of {hidden} and {matrices} matrices",
+        "expected a state of one component, or of two with coefficients for P and Q, whose matrices fit the chip",
+        f"got a state of {tensors[0].shape[1]} with matrices of {', '.join(str(tuple(v.shape)) for v in tensors[1:])}",
         "pass backend='auto' or 'reference', or precision='tf32'",
     )
     return chosen if fits else "reference"

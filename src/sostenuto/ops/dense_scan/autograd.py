@@ -42,11 +42,11 @@ def dense_scan_backward_op(
     risen: Tensor,
     d_states: Tensor,
     d_last: Tensor,
-    weights: bool,
+    wanted: list[bool],
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Run the adjoint; return the gradients of inputs, start and, where ``weights``, weight, linear and gain."""
+    """Run the adjoint; return the gradients of inputs, start and, where ``wanted``, of weight, linear and gain."""
     return _kernels(start).backward(
-        start, weight, linear, gain, activation, precision, states, risen, d_states, d_last, weights
+        start, weight, linear, gain, activation, precision, states, risen, d_states, d_last, wanted
     )
 
 
@@ -70,8 +70,8 @@ def _kept_dtype(z: Tensor, start: Tensor) -> torch.dtype:
 
 @dense_scan_backward_op.register_fake
 def _backward_shapes(*inputs: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    start, weight, linear, gain, _, _, _, risen, _, _, weights = inputs
-    sizes = [tensor.shape if weights else (0,) for tensor in (weight, linear, gain)]
+    start, weight, linear, gain, _, _, _, risen, _, _, wanted = inputs
+    sizes = [tensor.shape if want else (0,) for tensor, want in zip((weight, linear, gain), wanted, strict=True)]
     return risen.new_empty(risen.shape), start.new_empty(start.shape), *(start.new_empty(size) for size in sizes)  # pyright: ignore[reportReturnType]
 
 
@@ -130,7 +130,7 @@ def _differentiated(ctx: Any, gradients: tuple[Tensor | None, ...], adjoint: Any
     needed = ctx.needs_input_grad
     d_z, d_start, *d_weights = adjoint(
         start, weight, linear, gain, ctx.activation, ctx.precision, states, risen,
-        d_states.contiguous(), d_last.contiguous(), any(needed[2:5]),
+        d_states.contiguous(), d_last.contiguous(), list(needed[2:5]),
     )  # fmt: skip
     d_threshold = (d_z * torch.sign(risen)).sum((0, 1)) if threshold is not None and needed[5] else None
     d_weights = [gradient if need else None for gradient, need in zip(d_weights, needed[2:5], strict=True)]

@@ -13,9 +13,8 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
-from sostenuto.ops.columns.gpu import grid, load_rows, on_device
-from sostenuto.ops.columns.gpu import on_device as _on  # noqa: F401 (the dense scan's name for it)
-from sostenuto.ops.tanh.gpu import INTERPRETED, TWO_LOG2E, tanh, tanh_with_slope
+from sostenuto.ops.columns.gpu import call_into_cache, grid, load_rows, on_device
+from sostenuto.ops.tanh.gpu import TWO_LOG2E, tanh, tanh_with_slope
 
 WIDE = 1 << 17
 """From so many columns on memory is the bound: fewer steps ahead, more warps in flight."""
@@ -92,17 +91,6 @@ def backward(
 
 
 @no_type_check
-@triton.jit
-def _call_into_cache(p_x):
-    """Ask for a row's cache lines long before they are loaded; past the ends it does nothing, and never faults."""
-    if not INTERPRETED:
-        address = p_x.to(tl.int64, bitcast=True)
-        tl.inline_asm_elementwise(
-            "prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [address], dtype=tl.int32, is_pure=False, pack=1
-        )
-
-
-@no_type_check
 @triton.jit(do_not_specialize=["T", "B", "H"])
 def _forward(
     x, weight, step, alpha, y0, z0, spans, outputs, last, T, B, H,
@@ -124,7 +112,7 @@ def _forward(
         ahead = load_rows(p_x, N, o_c < tl.where(k + 1 < blocks, N, 0), U)
         for u in tl.static_range(U):
             if AHEAD > 0:
-                _call_into_cache(p_x + (AHEAD + u) * N)
+                call_into_cache(p_x + (AHEAD + u) * N)
             b_g = b_g0
             if HAS_SPANS:
                 b_g = b_g0 * tl.load(p_s + u * B, mask=m_c, other=0.0)
@@ -205,9 +193,9 @@ def _backward(
             locals_ = locals_ + (_local(x_rows[u], y_rows[u], b_w),)
         for u in tl.static_range(U):
             if AHEAD > 0:
-                _call_into_cache(p_x - (AHEAD + u) * N)
-                _call_into_cache(p_y - (AHEAD + u) * N)
-                _call_into_cache(p_o - (AHEAD + u) * N)
+                call_into_cache(p_x - (AHEAD + u) * N)
+                call_into_cache(p_y - (AHEAD + u) * N)
+                call_into_cache(p_o - (AHEAD + u) * N)
             b_s = 1.0
             b_g = b_g0
             if HAS_SPANS:

@@ -1,0 +1,29 @@
+"""Timing of a job as a CUDA graph: what the GPU takes, without what Python takes to ask for it."""
+
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+
+def graph_milliseconds(job: Callable[[], Any], repeats: int = 20) -> float:
+    """Capture a job after two rounds of warming up and give the median time of a replay."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(2):
+            job()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        job()
+    times = []
+    for _ in range(repeats):
+        before, after = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        before.record()
+        graph.replay()
+        after.record()
+        torch.cuda.synchronize()
+        times.append(before.elapsed_time(after))
+    return statistics.median(times)

@@ -1,0 +1,62 @@
+"""How a GPU scan is cut into programs: tiles of the batch, and slices of the units where the matrices are large."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+ON_CHIP = 160 << 10
+"""Bytes of matrices that a program holds in shared memory, beside room for its rows."""
+GROUP = 64
+"""Units that four warps multiply together: what a program of several for the same rows takes at most."""
+ROWS, MOST_ROWS = 8, 64
+"""Batch rows a program: at least what the tensor cores multiply, at most what the registers hold."""
+
+
+class Plan(NamedTuple):
+    """How a scan is cut: batch rows and units a program, and how many programs share the same rows."""
+
+    rows: int
+    units: int
+    slices: int
+    width: int
+
+
+def plan(batch: int, hidden: int, matrices: int, precision: str, processors: int) -> Plan | None:
+    """Cut the batch into tiles and the units into slices, or give None where the chip cannot hold the matrices.
+
+    ``matrices`` of ``hidden`` columns each are held; the exact products hold each of them in two parts.
+
+    >>> plan(128, 128, 2, "tf32", 132)
+    Plan(rows=8, units=128, slices=1, width=128)
+    >>> plan(128, 256, 2, "tf32", 132)
+    Plan(rows=8, units=64, slices=4, width=256)
+    """
+    width = max(1 << (hidden - 1).bit_length(), 16)
+    unit = 4 * matrices * width * (1 if precision == "tf32" else 2)
+    units = width
+    while units * unit > ON_CHIP:
+        units //= 2
+    if units < width:
+        units = min(units, GROUP)
+    if units < 16:
+        return None
+    slices, rows = -(-hidden // units), ROWS
+    while -(-batch // rows) * slices > processors and rows < MOST_ROWS:
+        rows *= 2
+    crowded = slices > 1 and -(-batch // rows) * slices > processors
+    return None if crowded or rows * width > 1 << 14 else Plan(rows, units, slices, width)
+
+
+def planned(start: Tensor, weight: Tensor, linear: Tensor, gain: Tensor, precision: str) -> Plan | None:
+    """Give the plan of a scan of these tensors, None where there is no kernel for it.
+
+    A state of two components has coefficients for P and Q; of more, or with full matrices, it has no kernel.
+    """
+    components, hidden = start.shape[1] // weight.shape[0], weight.shape[0]
+    full = (linear.shape[0] == start.shape[1]) + (gain.ndim == 2)
+    if components > 2 or (components == 2 and full) or components * hidden != start.shape[1]:
+        return None
+    matrices = components + full
+    processors = torch.cuda.get_device_properties(start.device).multi_processor_count if start.is_cuda else 1 << 30
+    return plan(start.shape[0], hidden, matrices, precision, processors)
