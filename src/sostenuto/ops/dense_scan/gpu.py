@@ -77,14 +77,17 @@ def backward(
     full, summing = linear.shape[0] == start.shape[1], any(wanted[1:])
     shared = cut.slices > 1 and (full or gain.ndim == 2)
     bars = room(start, T if summing or shared else 0, shared=shared)
-    passed = room(start[:, :H], T, shared=True) if cut.slices > 1 else bars
+    apart = cut.slices > 1 and risen.dtype != start.dtype
+    if cut.slices > 1 and not apart:
+        d_inputs = room(start[:, :H], T, shared=True)
+    passed = room(start[:, :H], T, shared=True) if apart else d_inputs
     turned = weight.T, linear.T if full else linear, gain.T if gain.ndim == 2 else gain
     matrices = _prepared(*turned, full, precision)
     with on_device(start):
         _backward[_grid(B, cut)](
             *matrices, risen, d_states.contiguous(), d_last.contiguous(), d_inputs, d_start, bars, passed,
             T, B, H, B * start.shape[1] * (len(d_states) > 1),
-            SUMMING=summing, **_options(H, cut, start, linear, gain, activation, precision),
+            SUMMING=summing, APART=apart, **_options(H, cut, start, linear, gain, activation, precision),
         )  # fmt: skip
     return d_inputs, d_start, *_summed(start, linear, gain, states, risen, d_inputs, bars, wanted)  # pyright: ignore[reportReturnType]
 
@@ -257,9 +260,9 @@ def _forward(  # noqa: C901 (branches of the compiler, not of the program)
 @triton.jit(do_not_specialize=["T", "B"])
 def _backward(  # noqa: C901 (branches of the compiler, not of the program)
     weight, linear, diagonal, gain, risen, d_states, d_last, d_z, d_start, bars, passed, T, B, H, STRIDE,
-    SUMMING: tl.constexpr, K: tl.constexpr, FULL_P: tl.constexpr, FULL_Q: tl.constexpr, CODE: tl.constexpr,
-    EXACT: tl.constexpr, BLOCK: tl.constexpr, WIDTH: tl.constexpr, UNITS: tl.constexpr, SLICES: tl.constexpr,
-    AHEAD: tl.constexpr,
+    SUMMING: tl.constexpr, APART: tl.constexpr, K: tl.constexpr, FULL_P: tl.constexpr, FULL_Q: tl.constexpr,
+    CODE: tl.constexpr, EXACT: tl.constexpr, BLOCK: tl.constexpr, WIDTH: tl.constexpr, UNITS: tl.constexpr,
+    SLICES: tl.constexpr, AHEAD: tl.constexpr,
 ):  # fmt: skip
     o_b = tl.program_id(0) // SLICES * BLOCK + tl.arange(0, BLOCK)[None, :]
     o_k = tl.arange(0, WIDTH)[:, None]
@@ -327,7 +330,8 @@ def _backward(  # noqa: C901 (branches of the compiler, not of the program)
             b_g = arrived(p_q_all, m_bk)
         else:
             b_b, b_g = b_bn, b_z
-        tl.store(p_z, b_z, mask=m_bn)
+        if SLICES == 1 or APART:
+            tl.store(p_z, b_z, mask=m_bn)
         if FULL_P:
             b_bn = product(b_pm, b_pm_rest, b_b, b_p * b_bn, EXACT)
         if K == 2:

@@ -1,5 +1,6 @@
 """How a GPU scan is cut into programs: tiles of the batch, and slices of the units where the matrices are large."""
 
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -58,5 +59,10 @@ def planned(start: Tensor, weight: Tensor, linear: Tensor, gain: Tensor, precisi
     if components > 2 or (components == 2 and full) or components * hidden != start.shape[1]:
         return None
     matrices = components + full
-    processors = torch.cuda.get_device_properties(start.device).multi_processor_count if start.is_cuda else 1 << 30
-    return plan(start.shape[0], hidden, matrices, precision, processors)
+    return plan(start.shape[0], hidden, matrices, precision, _processors(start.device))
+
+
+@cache
+def _processors(device: torch.device) -> int:
+    """Count a GPU's multiprocessors; programs interpreted on the CPU run one after the other, so none are too many."""
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1 << 30

@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-ROWS, COLUMNS, WARPS, UNROLL = 32, 32, 4, 1
+ROWS, COLUMNS, WARPS, UNROLL = 32, 32, 8, 1
 """Pairs of a program, its warps, and steps of one round: 8 pairs a thread hide what a multiply-add waits for."""
 # The angle to the nearer end of C over 2π is √near · P(near): (2/2π) arcsin √(near/2), relative error 2e-16.
 
