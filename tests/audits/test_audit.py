@@ -7,10 +7,13 @@ from torch import nn
 
 import sostenuto
 from sostenuto.audits import adapt
-from sostenuto.audits.audit import CHECKS, NEED_TARGETS, AuditReport, audit
+from sostenuto.audits.audit import AuditReport, audit
 from sostenuto.audits.page import TITLES, render
+from sostenuto.audits.questions import CHECKS, NEED_TARGETS
 from sostenuto.audits.verdicts import verdict
 from sostenuto.checks import InputError
+from sostenuto.models.classifier import SequenceClassifier
+from sostenuto.nn import RNN
 
 
 class Last(nn.Module):
@@ -30,10 +33,18 @@ def data():
     return X, (X[:, :, 0].sum(1) > 0).long()
 
 
+def certified_model():
+    """A classifier on a layer that has a certificate, so that every check has an answer."""
+    torch.manual_seed(0)
+    model = SequenceClassifier(RNN(2, 4, batch_first=True), 2)
+    with torch.no_grad():
+        model.layer.weight_hh_l0 *= 0.5
+    return model.train()
+
+
 @pytest.fixture(scope="module")
 def report(data):
-    torch.manual_seed(0)
-    return audit(Last(dropout=0.5).train(), *data, progress=False)
+    return audit(certified_model(), *data, train=data, progress=False)
 
 
 def test_every_check_answers(report):
@@ -51,8 +62,7 @@ def test_the_report_survives_json(report):
 
 
 def test_the_same_seed_gives_the_same_numbers(report, data):
-    torch.manual_seed(0)
-    again = audit(Last(dropout=0.5).train(), *data, progress=False)
+    again = audit(certified_model(), *data, train=data, progress=False)
     assert {**again.to_dict(), "seconds": 0} == {**report.to_dict(), "seconds": 0}
 
 
@@ -96,14 +106,39 @@ def test_a_model_without_a_state_keeps_the_other_checks(data):
             return self.head(x.mean(1))
 
     found = audit(Mean(), *data, progress=False)
-    assert set(found.refused) == {"lyapunov", "certificates", "gradients"}
-    assert all("expected a model with one recurrent layer" in reason for reason in found.refused.values())
-    assert "Not measured" in render(found)
+    stateful = ("lyapunov", "certificates", "gradients")
+    assert set(found.refused) == {*stateful, "generalization", "certified"}
+    assert all("expected a model with one recurrent layer" in found.refused[name] for name in stateful)
+    assert found.refused["certified"] == "not applicable: a SequenceClassifier fails (Mean is another model)."
+    page = render(found)
+    assert "Not measured" in page
+    assert "Does not apply" in page
 
 
-def test_a_model_in_bfloat16(data):
-    found = audit(Last().bfloat16(), *data, checks=["memory", "noise", "attack"], progress=False)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_model_in_half_precision_is_asked_everything(data, dtype):
+    torch.manual_seed(0)
+    model = Last(dropout=0.5)
+    wide = audit(model, *data, checks=["memory", "curvature"], progress=False)
+    found = audit(model.to(dtype), data[0].to(dtype), data[1], train=data, progress=False)
+    assert set(found.refused) == {"certified"}
+    # Rounding to 8 bits must pass neither for forgetting nor for curvature.
+    assert found.memory.half_life == pytest.approx(wide.memory.half_life, rel=0.05)
+    assert found.curvature.top[0] == pytest.approx(wide.curvature.top[0], rel=0.05)
+    assert {parameter.dtype for parameter in model.parameters()} == {dtype}
+
+
+def test_answers_of_automatic_mixed_precision_are_coarser_than_its_weights(data):
+    class Mixed(Last):
+        def forward(self, x):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                return super().forward(x)
+
+    torch.manual_seed(0)
+    model = Mixed()
+    found = audit(model, *data, checks=["memory", "noise", "attack", "perturbation", "gradients"], progress=False)
     assert found.refused == {}
+    assert found.memory.by_amplitude[1].tail.kind != "non-decaying"
 
 
 def test_a_model_that_returns_a_tuple_is_refused_in_a_sentence_and_adapted(data):

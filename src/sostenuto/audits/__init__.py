@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from sostenuto.audits.curvature.hessian import HessianSpectrum, hessian_spectrum
     from sostenuto.audits.curvature.surface import LossSurface, loss_surface
     from sostenuto.audits.generalization.calibration import Calibration, calibration
+    from sostenuto.audits.generalization.error_gap import ErrorGap, error_gap
     from sostenuto.audits.generalization.gap import GeneralizationGap, generalization_gap
     from sostenuto.audits.gradients.flow import GradientFlow, gradient_flow
     from sostenuto.audits.gradients.oscillator_gradients import OscillatorGradients, oscillator_gradient_bounds
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
     from sostenuto.audits.memory.tokens import RepeatedTokens, token_memory
     from sostenuto.audits.robustness.adversarial import AdversarialAccuracy, adversarial_accuracy
     from sostenuto.audits.robustness.adversarial_error import AdversarialError, adversarial_error
+    from sostenuto.audits.robustness.certified_accuracy import CertifiedAccuracy, certified_accuracy
     from sostenuto.audits.robustness.certified_radius import CertifiedRadius, certified_radius
     from sostenuto.audits.robustness.noise import NoiseAccuracy, noise_accuracy
+    from sostenuto.audits.robustness.noise_error import NoiseError, noise_error
     from sostenuto.audits.stability.certified_stability import CertifiedStability, certified_stability
     from sostenuto.audits.stability.fixed_points import FixedPoints, fixed_points
     from sostenuto.audits.stability.linearized_gru import LinearizedGRU, linearized_gru
@@ -44,8 +47,10 @@ __all__ = [
     "AuditReport",
     "AuditResult",
     "Calibration",
+    "CertifiedAccuracy",
     "CertifiedRadius",
     "CertifiedStability",
+    "ErrorGap",
     "ExponentialSum",
     "FixedPoints",
     "GeneralizationGap",
@@ -56,6 +61,7 @@ __all__ = [
     "LyapunovSpectrum",
     "MemoryFunction",
     "NoiseAccuracy",
+    "NoiseError",
     "OscillatorGradients",
     "OscillatorSaddles",
     "OscillatorStates",
@@ -67,8 +73,10 @@ __all__ = [
     "adversarial_accuracy",
     "adversarial_error",
     "calibration",
+    "certified_accuracy",
     "certified_radius",
     "certified_stability",
+    "error_gap",
     "fit_exponential_sum",
     "fixed_points",
     "generalization_gap",
@@ -79,6 +87,7 @@ __all__ = [
     "lyapunov_spectrum",
     "memory_function",
     "noise_accuracy",
+    "noise_error",
     "oscillator_gradient_bounds",
     "oscillator_saddles",
     "oscillator_state_bound",
@@ -90,6 +99,12 @@ __all__ = [
 ]
 
 _HOMES = {
+    "noise_error": "robustness.noise_error",
+    "NoiseError": "robustness.noise_error",
+    "error_gap": "generalization.error_gap",
+    "ErrorGap": "generalization.error_gap",
+    "certified_accuracy": "robustness.certified_accuracy",
+    "CertifiedAccuracy": "robustness.certified_accuracy",
     "AdversarialError": "robustness.adversarial_error",
     "adversarial_error": "robustness.adversarial_error",
     "Adapted": "adapter",

@@ -1,8 +1,9 @@
 """A model as an audit needs it: held still while it is asked, and answering with one tensor or refused."""
 
+import copy
 import inspect
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import chain
 from typing import TypeGuard
 
@@ -43,6 +44,46 @@ def is_plain_classifier(model: nn.Module) -> TypeGuard[SequenceClassifier]:
     return type(model.head) is nn.Linear
 
 
+def still_copy(model: nn.Module) -> nn.Module:
+    """Copy a model to the CPU, in float64, in evaluation mode and without gradients, as proofs and state maps need it.
+
+    A layer bound to GPU kernels chooses its kernels anew, since there are none for such a copy.
+
+    >>> place_of(still_copy(nn.Linear(2, 1)))
+    (device(type='cpu'), torch.float64)
+    """
+    still = copy.deepcopy(model).double().cpu().eval().requires_grad_(False)
+    for module in still.modules():
+        if getattr(module, "backend", "") == "gpu":
+            module.backend = "auto"  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
+    return still
+
+
+def widened(model: nn.Module) -> nn.Module:
+    """Give a model itself, or a float32 copy of one in half precision, for what rounding to 8 bits would drown.
+
+    >>> place_of(widened(nn.Linear(2, 1).bfloat16()))[1]
+    torch.float32
+    """
+    return copy.deepcopy(model).float() if place_of(model)[1] in (torch.bfloat16, torch.float16) else model
+
+
+@contextmanager
+def _whole_products() -> Iterator[None]:
+    """Multiply in full float32 on a GPU, and the same way each time.
+
+    cuDNN's recurrent kernels round to 10 bits by default, which would be taken for a memory that never fades.
+    """
+    before = torch.get_float32_matmul_precision()
+    enabled = torch.backends.cudnn.enabled
+    with torch.backends.cudnn.flags(enabled=enabled, benchmark=False, deterministic=True, allow_tf32=False):
+        torch.set_float32_matmul_precision("highest")
+        try:
+            yield
+        finally:
+            torch.set_float32_matmul_precision(before)
+
+
 @contextmanager
 def audited(model: nn.Module, seed: int) -> Iterator[None]:
     """Hold a model still: evaluation mode, no gradients, torch's random numbers from ``seed``; then put all of it back.
@@ -52,9 +93,10 @@ def audited(model: nn.Module, seed: int) -> Iterator[None]:
     modes = [(module, module.training) for module in model.modules()]
     device, _ = place_of(model)
     forked, kind = ([], "cuda") if device.type == "cpu" else ([device], device.type)
-    with torch.random.fork_rng(devices=forked, device_type=kind), torch.no_grad():
+    with torch.random.fork_rng(devices=forked, device_type=kind), torch.no_grad(), ExitStack() as stack:
         torch.default_generator.manual_seed(seed)
         if device.type == "cuda":
+            stack.enter_context(_whole_products())
             with torch.cuda.device(device):
                 torch.cuda.manual_seed(seed)
         model.eval()

@@ -3,21 +3,19 @@
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 from matplotlib.figure import Figure
-from matplotlib.rcsetup import cycler
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from sostenuto.audits.audit import AuditReport
 from sostenuto.audits.base import AuditResult
+from sostenuto.audits.robustness.noise import NoiseAccuracy
+from sostenuto.audits.robustness.noise_error import NoiseError
 from sostenuto.audits.verdicts import verdict
 from sostenuto.checks import require
 from sostenuto.data.files.atomic import write_atomically
-from sostenuto.report.figures.canvas import SMALL
+from sostenuto.report.figures.plot import plotted
 from sostenuto.report.judgment import Judgment
-from sostenuto.report.numbers import count, duration, number
+from sostenuto.report.numbers import count, duration, number, with_unit
 from sostenuto.report.page import compose
-from sostenuto.report.palette import INK, LINE, MUTED, SERIES
 from sostenuto.report.section import (
     Card,
     Cards,
@@ -31,7 +29,6 @@ from sostenuto.report.section import (
     Table,
     Verdict,
 )
-from sostenuto.report.svg import house_style
 
 WIDTH, HEIGHT = 430, 280
 TITLES = {
@@ -40,8 +37,10 @@ TITLES = {
     "certificates": ("What is proved", "Guarantees from the weights alone, beside what the data show."),
     "gradients": ("Whether gradients survive", "How much the loss depends on the state at each step."),
     "calibration": ("Whether its confidence is honest", "How often it is right, by how sure it says it is."),
-    "noise": ("How it takes noise", "Accuracy while random noise on the input grows."),
-    "attack": ("Whether it can be fooled", "Accuracy while an attacker may change the input more and more."),
+    "generalization": ("Whether it carries over", "The sequences it was trained on, beside new ones."),
+    "noise": ("How it takes noise", "How right it stays while random noise on the input grows."),
+    "attack": ("Whether it can be fooled", "How right it stays while an attacker may change the input more and more."),
+    "certified": ("How far it is proved safe", "What is proved, and what an attack leaves: the truth lies between."),
     "perturbation": ("How firm its weights are", "The loss while the weights are changed, by chance and on purpose."),
     "curvature": ("How flat the minimum is", "Where the eigenvalues of the loss's second derivative lie."),
 }
@@ -100,8 +99,15 @@ def headline(report: AuditReport) -> Cards:
         lasting = memory.half_time is None
         value = f"> {count(memory.horizon)}" if lasting else number(memory.half_time or 0.0, digits=3)
         cards.append(Card("memory half-life", value, "steps" if lasting else memory.time_unit))
-    if report.noise is not None:
+    if isinstance(report.noise, NoiseAccuracy):
         cards.append(Card("accuracy", f"{100 * report.noise.clean_accuracy:.1f} %", "on the sequences audited"))
+    elif isinstance(report.noise, NoiseError):
+        error, spread = (
+            with_unit(value, report.noise.unit) for value in (report.noise.clean_error, report.noise.spread)
+        )
+        cards.append(
+            Card("error", error, f"root mean square, in the target's unit; always answering its mean gives {spread}")
+        )
     if report.lyapunov is not None:
         cards.append(Card("largest exponent", number(report.lyapunov.largest, digits=3), "of small changes, per step"))
     cards.append(Card("parameters", count(report.num_parameters)))
@@ -114,9 +120,13 @@ def verdict_section(report: AuditReport) -> Section:
     verdicts = [_named(name, verdict(name, result)) for name, result in report.results().items()]
     parts: list[Any] = sorted(verdicts, key=lambda one: ORDER[one.outcome])
     parts += [
-        Verdict("unknown", "Not measured", f"{TITLES[name][0]}: {reason}") for name, reason in report.refused.items()
+        Verdict("unknown", _unasked(reason), f"{TITLES[name][0]}: {reason}") for name, reason in report.refused.items()
     ]
     return Section("Verdicts", "verdicts", tuple(parts))
+
+
+def _unasked(reason: str) -> str:
+    return "Does not apply" if reason.startswith("not applicable") else "Not measured"
 
 
 def _named(name: str, found: Verdict) -> Verdict:
@@ -135,23 +145,50 @@ def comparison_section(report: AuditReport, other: AuditReport, name: str, other
     found, theirs = report.results(), other.results()
     for check, (title, _) in TITLES.items():
         if check in found or check in theirs:
-            cells = [_verdict_cell(check, results.get(check)) for results in (found, theirs)]
+            cells = [_verdict_cell(check, one) for one in (report, other)]
             rows.append((Cell(title), *cells))
     columns = (Column("question"), Column(name), Column(other_name))
-    return Section("Side by side", "side-by-side", (Table("Two models, check by check", columns, tuple(rows)),))
+    table = Table("Two models, check by check", columns, tuple(rows))
+    remarks = (Prose(remark) for remark in differences(report, other))
+    return Section("Side by side", "side-by-side", (*remarks, table))
+
+
+def differences(report: AuditReport, other: AuditReport) -> list[str]:
+    """Say what a reader must know before comparing two reports: other data, another task, another budget."""
+    said = []
+    if report.checksum != other.checksum:
+        named = f": {report.data} and {other.data}" if report.data and other.data else ""
+        said.append(
+            f"The two were audited on different data{named}. Verdicts can be compared, numbers only with care; "
+            "name one file or data set to audit both on it."
+        )
+    if report.task != other.task:
+        kinds = {"classification": "answers with classes", "regression": "answers with numbers", "": "had no targets"}
+        said.append(
+            f"The first {kinds[report.task]}, the second {kinds[other.task]}, so what they lose under noise and attack "
+            "is not the same quantity."
+        )
+    if (report.budget, report.seed) != (other.budget, other.seed):
+        budgets = f"{report.budget}, seed {report.seed}, and {other.budget}, seed {other.seed}"
+        said.append(f"The budgets differ ({budgets}), so part of a difference may come from that.")
+    return said
 
 
 def settings_section(report: AuditReport) -> Section:
     """Say how to get the same numbers again."""
     rows = [("model", report.model), ("budget", report.budget), ("seed", str(report.seed))]
+    rows += [("data", report.data)] if report.data else []
+    rows += [("checksum of the data", report.checksum)] if report.checksum else []
     rows += [("sequences", count(report.num_sequences)), ("steps of the longest", count(report.num_steps))]
     rows += [(name, value) for name, value in sorted(report.environment.items())]
     return Section("How it was measured", "measured", (Facts("Settings and versions", tuple(rows)),))
 
 
-def _verdict_cell(check: str, result: AuditResult | None) -> Cell:
+def _verdict_cell(check: str, report: AuditReport) -> Cell:
+    result = report.results().get(check)
     if result is None:
-        return Cell("not measured")
+        reason = report.refused.get(check, "")
+        return Cell(_unasked(reason).lower(), note=reason or "It was not asked.")
     found = verdict(check, result)
     return Cell(found.label, note=found.text)
 
@@ -163,35 +200,6 @@ def _section(name: str, result: AuditResult) -> Section:
     return Section(title, name, (verdict(name, result), Figures((picture,), caption), Prose(method, note=True)))
 
 
-@house_style()
 def draw(result: AuditResult) -> Figure:
     """Draw an answer in the page's own colors and letters."""
-    settings: dict[Any, Any] = {
-        "axes.prop_cycle": cycler(color=list(SERIES)),
-        "axes.edgecolor": LINE,
-        "axes.labelcolor": MUTED,
-        "axes.labelsize": SMALL,
-        "xtick.color": MUTED,
-        "ytick.color": MUTED,
-        "xtick.labelsize": SMALL,
-        "ytick.labelsize": SMALL,
-        "text.color": INK,
-        "legend.frameon": False,
-        "legend.fontsize": SMALL,
-        "axes.titlesize": SMALL,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.facecolor": "none",
-    }
-    with matplotlib.rc_context(settings):
-        figure = Figure(figsize=(WIDTH / 72, HEIGHT / 72), dpi=72, layout="constrained")
-        axes = figure.add_subplot()
-        result.plot(axes)
-        for axis, scale in ((axes.xaxis, axes.get_xscale()), (axes.yaxis, axes.get_yscale())):
-            if scale == "log":
-                axis.set_major_locator(LogLocator(numticks=6))
-                axis.set_major_formatter(FuncFormatter(lambda value, _: number(value, digits=2)))
-                axis.set_minor_locator(NullLocator())
-        figure.draw_without_rendering()
-        figure.set_layout_engine("none")
-    return figure
+    return plotted(result.plot, width=WIDTH, height=HEIGHT)

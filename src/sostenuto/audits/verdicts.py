@@ -5,17 +5,27 @@ from typing import Any
 
 from sostenuto.audits.curvature.hessian import HessianSpectrum
 from sostenuto.audits.generalization.calibration import Calibration
+from sostenuto.audits.generalization.error_gap import ErrorGap
+from sostenuto.audits.generalization.gap import GeneralizationGap
 from sostenuto.audits.gradients.flow import GradientFlow
 from sostenuto.audits.memory.function import MemoryFunction
 from sostenuto.audits.robustness.adversarial import AdversarialAccuracy
+from sostenuto.audits.robustness.adversarial_error import AdversarialError
+from sostenuto.audits.robustness.certified_accuracy import CertifiedAccuracy
 from sostenuto.audits.robustness.noise import NoiseAccuracy
+from sostenuto.audits.robustness.noise_error import NoiseError
 from sostenuto.audits.stability.certified_stability import CertifiedStability
 from sostenuto.audits.stability.lyapunov_spectrum import LyapunovSpectrum
 from sostenuto.audits.stability.perturbation import PerturbationError
 from sostenuto.report.section import Outcome, Verdict
 
 SMALL_LOSS, LARGE_LOSS = 0.05, 0.25
-"""Accuracy lost, or promised in vain: up to the one a model is called steady, beyond the other broken."""
+"""Accuracy lost, or promised in vain: up to the one a model is called steady, beyond the other broken.
+
+Errors of a regressor count as shares of the targets' standard deviation, the error of always answering their mean.
+"""
+NEAR = 0.01
+"""A share of a sequence's own size: answers that are proved to withstand changes of it are called proved."""
 
 
 def verdict(name: str, result: Any) -> Verdict:
@@ -65,30 +75,62 @@ def _calibration(result: Calibration) -> tuple[Outcome, str]:
     return ("caution", label) if apart <= LARGE_LOSS else ("bad", label)
 
 
-def _lost(clean: float, after: float) -> tuple[Outcome, str]:
-    lost = clean - after
+def _generalization(result: GeneralizationGap | ErrorGap) -> tuple[Outcome, str]:
+    """Forgive what chance explains, two standard errors of the gap; beyond that, look at its size."""
+    if isinstance(result, ErrorGap):
+        gap, error = (_share(value, result.test.deviation) for value in (result.gap, result.gap_error))
+    else:
+        gap, error = result.accuracy_gap, result.accuracy_gap_error
+    if gap <= max(SMALL_LOSS, 2 * error):
+        return "good", "Carries over"
+    return ("caution", "Overfits a little") if gap <= LARGE_LOSS else ("bad", "Overfits")
+
+
+def _share(value: float, whole: float) -> float:
+    """Give a share of the whole; all of it where the whole is nothing and the value is not."""
+    return value / whole if whole > 0 else float(value > 0)
+
+
+def _lost(lost: float) -> tuple[Outcome, str]:
     if lost <= SMALL_LOSS:
         return "good", "Steady"
     return ("caution", "Wavers") if lost <= LARGE_LOSS else ("bad", "Breaks")
 
 
-def _noise(result: NoiseAccuracy) -> tuple[Outcome, str]:
+def _noise(result: NoiseAccuracy | NoiseError) -> tuple[Outcome, str]:
     """Look at noise of a fifth of a standard deviation, or the level nearest to it."""
     nearest = min(range(len(result.levels)), key=lambda index: abs(result.levels[index] - 0.2))
-    return _lost(result.clean_accuracy, result.accuracy[nearest])
+    if isinstance(result, NoiseError):
+        if result.undefined[nearest] > 0:
+            return "bad", "Breaks"
+        return _lost(_share(result.error[nearest] - result.clean_error, result.spread))
+    return _lost(result.clean_accuracy - result.accuracy[nearest])
 
 
-def _attack(result: AdversarialAccuracy) -> tuple[Outcome, str]:
+def _attack(result: AdversarialAccuracy | AdversarialError) -> tuple[Outcome, str]:
     """Look at the second smallest change tried."""
     order = sorted(range(len(result.epsilons)), key=lambda index: result.epsilons[index])
-    return _lost(result.clean_accuracy, result.accuracy[order[min(1, len(order) - 1)]])
+    second = order[min(1, len(order) - 1)]
+    if isinstance(result, AdversarialError):
+        return _lost(_share(result.error[second] - result.clean_error, result.deviation))
+    return _lost(result.clean_accuracy - result.accuracy[second])
+
+
+def _certified(result: CertifiedAccuracy) -> tuple[Outcome, str]:
+    """Look at changes of a hundredth of a sequence's own size."""
+    if result.contradicted:
+        return "bad", "Contradicted"
+    lost = result.clean_accuracy - result.certified(NEAR * result.median_norm)
+    return ("good", "Proved safe nearby") if lost <= SMALL_LOSS else ("unknown", "Little proved")
 
 
 def _perturbation(result: PerturbationError) -> tuple[Outcome, str]:
     """Ask whether the smallest change of the weights leaves the loss where it was."""
     least = min(range(len(result.betas)), key=lambda index: result.betas[index])
     rise = result.error[least] - result.start
-    return ("good", "Robust weights") if rise <= 0.1 * max(result.start, 0.1) else ("caution", "Fragile weights")
+    # A loss near 0 has no share worth the name; a root mean square error has its own unit, and is compared with itself.
+    floor = 0.1 if result.measure == "loss" else 0.0
+    return ("good", "Robust weights") if rise <= 0.1 * max(result.start, floor) else ("caution", "Fragile weights")
 
 
 def _curvature(result: HessianSpectrum) -> tuple[Outcome, str]:
@@ -102,8 +144,10 @@ _JUDGES: dict[str, Callable[[Any], tuple[Outcome, str]]] = {
     "certificates": _certificates,
     "gradients": _gradients,
     "calibration": _calibration,
+    "generalization": _generalization,
     "noise": _noise,
     "attack": _attack,
+    "certified": _certified,
     "perturbation": _perturbation,
     "curvature": _curvature,
 }

@@ -1,8 +1,10 @@
 """``sostenuto audit``: what a trained model remembers, whether it is stable, whether it can be fooled."""
 
 import importlib
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from sostenuto.audits.audit import AuditReport
+    from sostenuto.data.batch import SequenceBatch
     from sostenuto.data.dataset import SequenceSet
     from sostenuto.data.encoding import Encoding
 
@@ -31,18 +34,20 @@ def audit(
     out: Annotated[Path | None, typer.Option(help="The page; RUN/audit.html if left out.")] = None,
     time_step: Annotated[float, typer.Option(help="Time between two steps.")] = 1.0,
     time_unit: Annotated[str, typer.Option(help="Its unit, in the plural.")] = "steps",
+    target_unit: Annotated[str, typer.Option(help="Unit of a regression's target, for the page.")] = "",
     seed: Annotated[int, typer.Option(help="Seed of every draw.")] = 0,
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Audit a model and write one page: memory, stability, gradients, noise, attack, weights, curvature."""
+    """Audit a model and write one page: memory, stability, gradients, new data, noise, attack, weights, curvature."""
     from sostenuto.audits.page import save
     from sostenuto.checks import require
     from sostenuto.data.files.atomic import write_atomically
 
     options: dict[str, Any] = {"checks": check or "all", "budget": budget, "seed": seed}
-    options |= {"time_step": time_step, "time_unit": time_unit, "progress": not quiet and not as_json}
+    options |= {"time_step": time_step, "time_unit": time_unit, "target_unit": target_unit}
+    options["progress"] = not quiet and not as_json
     folder = Path(model)
     if folder.is_dir() or ":" not in model:
         report = audit_run(folder, data, data_dir, options)
@@ -63,9 +68,12 @@ def audit(
 
 
 def audit_run(folder: Path, data: str, data_dir: str | None, options: dict[str, Any]) -> "AuditReport":
-    """Audit a run's model on its own test part, or on other data encoded as the run did."""
-    from sostenuto.checks import require
-    from sostenuto.training.data import open_dataset, open_for_prediction
+    """Audit a run's model on its own test part, or on other data encoded as the run did.
+
+    Its training part is opened too, for the generalization gap.
+    """
+    from sostenuto.checks import InputError, require
+    from sostenuto.training.data import divide, open_dataset, open_for_prediction
     from sostenuto.training.run_folder import MODEL, load_model, open_folder
 
     folder, config = open_folder(folder)
@@ -75,21 +83,82 @@ def audit_run(folder: Path, data: str, data_dir: str | None, options: dict[str, 
         "got a kernel machine, which has no state to audit",
     )
     stored = load_model(folder / MODEL)
+    parts = divide(
+        open_dataset(config.data, data_dir=data_dir, seed=config.training.seed), config.data, seed=config.training.seed
+    )
+    transform = parts.whole.batch_transform
     if data:
-        sequences, _ = open_for_prediction(config.data, data, data_dir=data_dir, seed=config.training.seed)
+        chosen, transform = open_for_prediction(config.data, data, data_dir=data_dir, seed=config.training.seed)
+        name = data
     else:
-        own = open_dataset(config.data, data_dir=data_dir, seed=config.training.seed)
-        sequences = own.test or own.train
-    return _ask(stored.model, stored.encoding, sequences, options)
+        held_out = {"test": parts.test, "validation": parts.validation, "training": parts.train}
+        part, chosen = next((part, found) for part, found in held_out.items() if found is not None)
+        name = f"{config.data.source}, {part} part"
+    train = None if chosen is parts.train else parts.train
+    try:
+        return _ask(stored.model, stored.encoding, _Material(name, chosen, train, transform), options)
+    except InputError as error:
+        raise InputError(f"{folder}: {error}") from error
 
 
-def _ask(model: "nn.Module", encoding: "Encoding", sequences: "SequenceSet", options: dict[str, Any]) -> "AuditReport":
+class _Material(NamedTuple):
+    """What a model is audited on: a part of the data, the part it was trained on, what is done to every batch."""
+
+    name: str
+    chosen: "SequenceSet"
+    train: "SequenceSet | None" = None
+    transform: "Callable[[SequenceBatch], SequenceBatch] | None" = None
+
+
+def _ask(model: "nn.Module", encoding: "Encoding", given: _Material, options: dict[str, Any]) -> "AuditReport":
+    """Audit a model on what its encoding makes of the sequences; errors of a regression in the target's own unit."""
+    from sostenuto.audits.adapter import adapt
     from sostenuto.audits.audit import audit as audited
+    from sostenuto.audits.questions import BUDGETS
+    from sostenuto.checks import check_choice, require
 
+    require(
+        not encoding.is_tokens,
+        "expected a model of real-valued sequences",
+        "got one of tokens, which have no small changes to audit",
+        "ask so.audits.token_memory for its memory",
+    )
+    check_choice("budget", options.get("budget", "quick"), BUDGETS)
+    most = BUDGETS[options.get("budget", "quick")].answers
+    values, targets, lengths = _encoded(encoding, given.chosen, given.transform, most)
+    parts: dict[str, Any] = {"lengths": lengths}
+    if given.train is not None and targets is not None:
+        parts["train"] = _encoded(encoding, given.train, given.transform, most)
+    asked = model
+    if encoding.task == "forecast":
+        # A forecast of several steps is one answer of several numbers.
+        asked = adapt(model, output=lambda found: found.flatten(1), lengths="lengths")
+    if not encoding.classes:
+        parts["target_scale"] = encoding.target_scale
+    found = audited(asked, values, targets, **parts, **options)
+    return replace(found, model=type(model).__name__, data=given.name, checksum=given.chosen.checksum())
+
+
+def _encoded(encoding: "Encoding", sequences: "SequenceSet", transform: Any, most: int) -> tuple[Any, Any, Any]:
+    """Encode at most so many sequences, spread evenly: values, targets where known, lengths where they differ."""
+    import numpy as np
+
+    from sostenuto.checks import require
+
+    if len(sequences) > most:
+        sequences = sequences.take(np.linspace(0, len(sequences) - 1, most).round().astype(int))
     batch = encoding.encode(sequences)
+    batch = batch if transform is None else transform(batch)
+    require(
+        batch.timespans is None,
+        "expected evenly sampled sequences",
+        "got time spans, which the questions of an audit do not have",
+    )
+    targets = batch.targets
+    if targets is not None and encoding.task == "forecast":
+        targets = targets.flatten(1)
     ragged = bool((batch.lengths != batch.values.shape[1]).any())
-    classes = batch.targets if encoding.classes and sequences.targets is not None else None
-    return audited(model, batch.values, classes, lengths=batch.lengths if ragged else None, **options)
+    return batch.values, targets, batch.lengths if ragged else None
 
 
 def _of_module(name: str, data: str, data_dir: str | None, options: dict[str, Any]) -> "AuditReport":
@@ -110,4 +179,7 @@ def _of_module(name: str, data: str, data_dir: str | None, options: dict[str, An
     good = isinstance(model, nn.Module)
     require(good, f"expected {name} to be or make a torch module", f"got {type(model).__name__}")
     dataset = open_dataset(DataConfig(source=data), data_dir=data_dir, seed=0)
-    return _ask(model, Encoding.fit(dataset.train), dataset.test or dataset.train, options)
+    train = dataset.train if dataset.test is not None else None
+    part = "training" if train is None else "test"
+    material = _Material(f"{data}, {part} part", dataset.test or dataset.train, train, dataset.batch_transform)
+    return _ask(model, Encoding.fit(dataset.train), material, options)

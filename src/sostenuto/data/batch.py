@@ -136,8 +136,8 @@ def as_sequences(sequences: Any, *, layout: Layout = "btc", allow_nan: bool = Fa
     sequence (read by ``layout`` without its ``b``) or 1-D arrays of one channel.
     """
     check_choice("layout", layout, ("btc", "bct"))
-    if hasattr(sequences, "detach"):
-        sequences = sequences.detach().cpu().numpy()
+    if isinstance(sequences, Tensor):
+        sequences = _array(sequences)
     if isinstance(sequences, np.ndarray) and sequences.dtype != object:
         require(sequences.ndim in (2, 3), "expected an array of 2 or 3 axes", f"got {sequences.ndim}")
         array = sequences[:, :, None] if sequences.ndim == 2 else sequences
@@ -185,10 +185,14 @@ def as_timespans(timespans: Any, lengths: list[int]) -> list[Float[np.ndarray, "
     return checked
 
 
+def _array(tensor: Tensor) -> np.ndarray:
+    """Bring a tensor from any device to numpy, which has no bfloat16."""
+    held = tensor.detach().cpu()
+    return (held.float() if held.dtype == torch.bfloat16 else held).numpy()
+
+
 def _steps(item: Any, index: int, layout: Layout) -> np.ndarray:
-    if hasattr(item, "detach"):
-        item = item.detach().cpu().numpy()
-    array = np.asarray(item)
+    array = _array(item) if isinstance(item, Tensor) else np.asarray(item)
     if array.ndim == 1:
         return array[:, None]
     if array.ndim != 2:

@@ -54,6 +54,15 @@ def number(value: float, *, digits: int = 4, aligned: bool = False) -> str:
     return text.replace("-", _MINUS)
 
 
+def with_unit(value: float, unit: str = "", *, digits: int = 3) -> str:
+    """Write a number and its unit, where it has one.
+
+    >>> with_unit(2.3456, "kPa"), with_unit(0.5)
+    ('2.35 kPa', '0.5')
+    """
+    return f"{number(value, digits=digits)} {unit}".rstrip()
+
+
 def count(value: float) -> str:
     """Write a whole number with separators.
 

@@ -60,9 +60,9 @@ def test_it_repeats_and_leaves_the_model_alone():
 @pytest.mark.parametrize(
     ("y", "options", "message"),
     [
-        ([1.0], {}, r"expected y of shape \(3,\) or \(3, out\), got \(1,\)"),
+        ([1.0], {}, r"expected y of shape \(3,\) or \(3, out\), or \(3, 2, out\) .* got \(1,\)"),
         ([1.0, float("nan"), 0.0], {}, "expected finite numbers in y"),
-        (np.zeros((3, 2)), {}, r"expected answers of shape \(3, 2\), got \(3, 1\)"),
+        (np.zeros((3, 2)), {}, r"expected answers of shape \(3, 2\), as y has 2 number\(s\) a sequence, got \(3, 1\)"),
         ([0.0] * 3, {"norm": "l1"}, "expected norm to be one of 'linf', 'l2', 'step-l2'"),
     ],
 )

@@ -1,5 +1,6 @@
 """The spectrum of the Hessian: its largest eigenvalues, its trace, its density."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,8 +10,8 @@ from torch import nn
 
 from sostenuto.audits.base import AuditResult
 from sostenuto.audits.curvature.operator import Hessian, Vector, twice_differentiable
-from sostenuto.audits.model import audited, place_of
-from sostenuto.audits.robustness.labeled import labeled_sequences
+from sostenuto.audits.model import audited, place_of, widened
+from sostenuto.audits.robustness.measured import targeted_sequences
 from sostenuto.checks import check_count
 from sostenuto.report.numbers import count, number
 from sostenuto.results import Numbers
@@ -72,24 +73,26 @@ def hessian_spectrum(
     lanczos_steps: int = 40,
     seed: int = 0,
     lengths: Any = None,
+    target_scale: float | Sequence[float] = 1.0,
     batch_size: int = 256,
 ) -> HessianSpectrum:
-    """Find the spectrum of the Hessian of the mean cross-entropy in the weights, over ``X`` and ``y``.
+    """Find the spectrum of the Hessian of the mean loss in the weights, over ``X`` and ``y``.
 
-    The largest and least eigenvalues come from Lanczos iteration (ARPACK), the trace from Hutch++, the density from
-    stochastic Lanczos quadrature; up to 300 weights the whole matrix is formed instead and all are exact. Reference:
-    paper 001, section 6.4 and table 3.
+    The loss is the cross-entropy, or the squared error where ``y`` are numbers. The largest and least eigenvalues come
+    from Lanczos iteration (ARPACK), the trace from Hutch++, the density from stochastic Lanczos quadrature; up to
+    300 weights the whole matrix is formed instead and all are exact. Reference: paper 001, section 6.4 and table 3.
 
     Args:
-        model: a classifier, as for `noise_accuracy`; the fused recurrent kernels of torch, which have no second
+        model: a classifier or regressor; the fused recurrent kernels of torch, which have no second
             derivative, are switched off meanwhile.
         X: sequences, as for `noise_accuracy`.
-        y: class indices.
+        y: class indices, or numbers, as for `adversarial_error`.
         top: how many of the largest eigenvalues.
         probes: random vectors for trace and density.
         lanczos_steps: of the density.
         seed: of the random vectors.
         lengths: true length of each row of a padded array ``X``.
+        target_scale: what one unit of ``y`` is worth in the target's own unit, for numbers.
         batch_size: sequences in one product.
 
     >>> import torch
@@ -102,7 +105,8 @@ def hessian_spectrum(
     for name, value in (("top", top), ("probes", probes), ("lanczos_steps", lanczos_steps), ("batch_size", batch_size)):
         check_count(name, value, least=2 if name in ("probes", "lanczos_steps") else 1)
     check_count("seed", seed, least=0)
-    data = labeled_sequences(model, X, y, lengths)
+    model = widened(model)
+    data = targeted_sequences(model, X, y, lengths, target_scale)
     generator = np.random.default_rng(seed)
     with audited(model, seed), twice_differentiable():
         hessian = Hessian(model, data, batch_size)
@@ -114,7 +118,7 @@ def hessian_spectrum(
     )
     return HessianSpectrum(
         model=type(model).__name__,
-        method=f"{how}; Hessian of the mean cross-entropy, products by two backward passes, in {str(dtype)[6:]}.",
+        method=f"{how}; Hessian of the mean {data.loss_name}, products by two backward passes, in {str(dtype)[6:]}.",
         seed=seed,
         settings={"top": top, "probes": probes, "lanczos_steps": lanczos_steps, "batch_size": batch_size},
         checksum=data.checksum(),

@@ -1,5 +1,6 @@
-"""The Hessian of a classifier's mean loss in its weights, as products with vectors."""
+"""The Hessian of a model's mean loss in its weights, as products with vectors."""
 
+import math
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,31 +8,31 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
-from scipy.sparse.linalg import LinearOperator, eigsh
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 from torch import Tensor, nn
 
-from sostenuto.audits.robustness.labeled import LabeledSequences
-from sostenuto.checks import require
+from sostenuto.audits.robustness.targeted import TargetedSequences
+from sostenuto.checks import InputError, require
 
 Vector = Float[np.ndarray, " weight"]
 
 
 class Hessian:
-    """Multiplies vectors by ∂²L/∂w², L the mean cross-entropy over the sequences (or over their true steps).
+    """Multiplies vectors by ∂²L/∂w², L the mean loss over the sequences (or over their true steps).
 
     ``parameters`` are the weights that learn. A product is the derivative of ⟨∂L/∂w, v⟩, batch by batch: two backward
     passes, which every differentiable model allows, while tracing it as a function of its weights would shut out models
     with compiled recurrences.
     """
 
-    def __init__(self, model: nn.Module, data: LabeledSequences, batch_size: int) -> None:
+    def __init__(self, model: nn.Module, data: TargetedSequences, batch_size: int) -> None:
         self._model, self._data, self._batch_size = model, data, batch_size
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.size = sum(parameter.numel() for parameter in self.parameters)
-        self._part(next(data.batches(batch_size)))  # a model that cannot answer is refused for that
+        loss = float(self._part(next(data.batches(batch_size))))  # a model that cannot answer is refused for that
         require(self.size > 0, "expected a model with weights that learn", "got none")
+        require(math.isfinite(loss), "expected a finite loss", f"got {loss}", "look for NaN in the model's answers")
 
     def loss(self) -> float:
         """Give the loss at the weights as they are."""
@@ -65,7 +66,13 @@ class Hessian:
         whole: Any = LinearOperator
         operator = whole((self.size, self.size), matvec=self.product, dtype=np.float64)
         tolerance: Any = 1e-4
-        found: Any = eigsh(operator, k=wanted, which="SA" if least else "LA", v0=start, tol=tolerance)
+        try:
+            found: Any = eigsh(operator, k=wanted, which="SA" if least else "LA", v0=start, tol=tolerance)
+        except ArpackNoConvergence as error:
+            raise InputError(
+                f"expected the eigenvalues of the Hessian to settle, got none after many products: {self.size} weights "
+                "of a loss that may be flat or not smooth."
+            ) from error
         values, vectors = found
         order = np.argsort(values if least else -values)
         return values[order], vectors[:, order]
@@ -74,11 +81,7 @@ class Hessian:
         """Give what one batch adds to the mean loss."""
         data = self._data
         scores = data.scores(self._model, rows, data.values[rows])
-        targets = data.targets[rows].to(scores.device)
-        if data.has_step_targets:
-            true = data.mask[rows].to(scores.device)
-            scores, targets = scores[true], targets[true]
-        return F.cross_entropy(scores, targets, reduction="sum") / len(data.true_targets)
+        return data.losses(scores, rows).sum() / len(data.true_targets)
 
 
 @contextmanager

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from sostenuto.audits.base import AuditResult
 from sostenuto.audits.curvature.operator import Hessian, twice_differentiable
-from sostenuto.audits.model import audited, place_of
-from sostenuto.audits.robustness.labeled import labeled_sequences
+from sostenuto.audits.model import audited, place_of, widened
+from sostenuto.audits.robustness.measured import targeted_sequences
 from sostenuto.checks import check_count, check_positive
 from sostenuto.report.numbers import number
 from sostenuto.results import Numbers
@@ -62,7 +62,7 @@ def loss_surface(
     lengths: Any = None,
     batch_size: int = 256,
 ) -> LossSurface:
-    """Measure the mean cross-entropy at w + a·v₁ + b·v₂ for a, b on a grid in [−radius, radius].
+    """Measure the mean loss at w + a·v₁ + b·v₂ for a, b on a grid in [−radius, radius].
 
     v₁ and v₂ are the unit eigenvectors of the Hessian with the largest eigenvalues. The weights are put back exactly.
     Reference: paper 001, figures 6 to 8.
@@ -77,7 +77,8 @@ def loss_surface(
     check_count("points", points, least=3)
     check_count("seed", seed, least=0)
     check_count("batch_size", batch_size)
-    data = labeled_sequences(model, X, y, lengths)
+    model = widened(model)
+    data = targeted_sequences(model, X, y, lengths)
     with audited(model, seed):
         with twice_differentiable():
             hessian = Hessian(model, data, batch_size)
@@ -93,7 +94,7 @@ def loss_surface(
     device, _ = place_of(model)
     return LossSurface(
         model=type(model).__name__,
-        method="Mean cross-entropy on a grid of weights along the two eigenvectors of largest eigenvalue.",
+        method=f"Mean {data.loss_name} on a grid of weights along the two eigenvectors of largest eigenvalue.",
         seed=seed,
         settings={"radius": radius, "points": points, "batch_size": batch_size},
         checksum=data.checksum(),

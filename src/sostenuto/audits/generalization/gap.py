@@ -1,25 +1,20 @@
 """The generalization gap: how much better a model does on its own sequences, and what is guaranteed of new ones."""
 
-import copy
 import hashlib
 import math
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch import nn
 
 from sostenuto.audits.base import AuditResult
 from sostenuto.audits.generalization.calibration import calibration_words
+from sostenuto.audits.generalization.guarantee import guarantee_words, guaranteed_risk
 from sostenuto.audits.generalization.measures import Measures, collect_answers, draw_reliability, measure
-from sostenuto.audits.model import audited, is_plain_classifier, place_of
+from sostenuto.audits.model import audited, place_of
 from sostenuto.audits.robustness.labeled import LabeledSequences, labeled_sequences
 from sostenuto.checks import InputError, check_count, check_fraction, check_positive
-from sostenuto.data.batch import SequenceBatch
-from sostenuto.models.classifier import SequenceClassifier
-from sostenuto.nn.residual_rnn import ResidualRNN
-from sostenuto.report.numbers import count, number, percent
-from sostenuto.theory.generalization import generalization_bound
+from sostenuto.report.numbers import count, counted, number, percent
 from sostenuto.training.environment import environment
 
 METHOD = (
@@ -51,17 +46,15 @@ class GeneralizationGap(AuditResult):
         """Say both accuracies, the gap with its error, the calibration on new sequences, and the guarantee."""
         gap = f"{100 * self.accuracy_gap:.1f} ± {100 * self.accuracy_gap_error:.1f} points".replace("-", "−")
         loss = f"{number(self.loss_gap, digits=3)} ± {number(self.loss_gap_error, digits=2)}"
-        said = f"Accuracy is {percent(self.train.accuracy)} on {count(self.train.count)} training answers and "
-        said += f"{percent(self.test.accuracy)} on {count(self.test.count)} new ones: a gap of {gap}, {loss} in loss. "
+        said = f"Accuracy is {percent(self.train.accuracy)} on {counted(self.train.count, 'training answer')} and "
+        said += f"{percent(self.test.accuracy)} on {count(self.test.count)} new: a gap of {gap}, {loss} in loss. "
         said += f"On new ones {calibration_words(self.test)}. "
         return said + self._guarantee()
 
     def _guarantee(self) -> str:
-        if self.bound is None:
-            return f"The bound of paper 000 is {self.bound_reason}."
-        if self.bound >= 1:
-            return f"The bound of paper 000 applies but is {number(self.bound, digits=3)}, which guarantees nothing."
-        return f"Paper 000 guarantees an error of at most {percent(self.bound)} on new sequences."
+        bound = self.bound or 0.0
+        shown = percent(bound) if bound < 1 else number(bound, digits=3)
+        return guarantee_words(self.bound, self.bound_reason, 1.0, f"an error rate of at most {shown}")
 
     def plot(self, ax: Any) -> None:
         """Draw accuracy over confidence on both parts."""
@@ -106,6 +99,7 @@ def generalization_gap(
         seed: of the simulated data sets behind ``calibrated_mean``.
         batch_size: sequences asked about at once.
 
+    >>> import torch
     >>> class Last(nn.Module):
     ...     def forward(self, x):
     ...         return torch.cat([-x[:, -1], x[:, -1]], dim=-1)
@@ -127,7 +121,7 @@ def generalization_gap(
     )
     with audited(model, seed):
         train, test = (measure(collect_answers(model, part, batch_size), bins, seed) for part in parts)
-        bound, reason, terms = _bound(model, parts[0], delta, total_variation)
+        bound, reason, terms = guaranteed_risk(model, parts[0], delta, total_variation)
     device, dtype = place_of(model)
     return GeneralizationGap(
         model=type(model).__name__,
@@ -153,29 +147,3 @@ def _labeled(part: str, model: nn.Module, sequences: Any, targets: Any, lengths:
         return labeled_sequences(model, sequences, targets, lengths)
     except InputError as error:
         raise InputError(f"{part} part: {error}") from error
-
-
-def _described(model: nn.Module) -> str:
-    name = type(model).__name__
-    return f"{name} on {type(model.layer).__name__}" if isinstance(model, SequenceClassifier) else name
-
-
-def _bound(
-    model: nn.Module, data: LabeledSequences, delta: float, total_variation: float
-) -> tuple[float | None, str, dict[str, float]]:
-    """Ask paper 000: the bound and its terms, or why it does not apply."""
-    if not is_plain_classifier(model) or not isinstance(model.layer, ResidualRNN):
-        form = "a SequenceClassifier on a ResidualRNN"
-        return None, f"not applicable: {form} fails ({_described(model)} has another form)", {}
-    # The theory reckons on the CPU, whatever the model's device.
-    still = copy.deepcopy(model).cpu()
-    steps = data.values.shape[1]
-    lengths = torch.full((len(data.values),), steps) if data.lengths is None else data.lengths
-    batch = SequenceBatch(data.values.to(place_of(still)[1]), lengths, data.targets)
-    try:
-        found = generalization_bound(still, batch, delta, total_variation=total_variation)
-    except InputError as error:
-        return None, f"not applicable: {str(error).removesuffix('.')}", {}
-    if not found.applicable:
-        return None, found.reason, {}
-    return found.value, "", dict(found.terms)

@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sostenuto.audits.applicability import thinned
 from sostenuto.audits.base import AuditResult
 from sostenuto.audits.model import audited, place_of
-from sostenuto.audits.robustness.labeled import labeled_sequences
+from sostenuto.audits.robustness.measured import targeted_sequences
 from sostenuto.audits.stability.state_map import find_recurrence
 from sostenuto.checks import InputError, check_count, require
 from sostenuto.report.numbers import number
@@ -86,14 +85,15 @@ def gradient_flow(
 ) -> GradientFlow:
     r"""Measure \|∂L/∂h_t\| for the state handed on at every step, for each layer of the recurrence in ``model``.
 
-    L is the cross-entropy of a sequence; ∂L/∂h_t counts all that comes after step t, so it ends one step before the
-    last. Sizes are root mean squares over the sequences. Gradients of the parameters are those of the mean loss.
+    L is the cross-entropy of a sequence, or its squared error where ``y`` are floating-point numbers; ∂L/∂h_t counts
+    all that comes after step t, so it ends one step before the last. Sizes are root mean squares over the
+    sequences. Gradients of the parameters are those of the mean loss.
 
     Args:
-        model: a classifier with one recurrent layer inside, or stacked ones in one module: of this library, of torch,
-            or with a ``step``. One direction only.
+        model: a classifier or regressor with one recurrent layer inside, or stacked ones in one module: of this
+            library, of torch, or with a ``step``. One direction only.
         X: sequences of equal length, as for `noise_accuracy`.
-        y: class indices, one a sequence or one a step.
+        y: class indices, one a sequence or one a step; or numbers, as for `adversarial_error`.
         seed: of models that draw numbers.
         batch_size: sequences at once.
 
@@ -109,7 +109,7 @@ def gradient_flow(
     """
     check_count("seed", seed, least=0)
     check_count("batch_size", batch_size)
-    data = labeled_sequences(model, X, y)
+    data = targeted_sequences(model, X, y)
     require(data.lengths is None, "expected sequences of equal length", "got unequal ones", "cut them to one length")
     require(data.values.shape[1] >= 3, "expected sequences of at least 3 steps", f"got {data.values.shape[1]}")
     with audited(model, seed), torch.backends.cudnn.flags(enabled=False), torch.enable_grad():
@@ -121,8 +121,7 @@ def gradient_flow(
         for rows in data.batches(batch_size):
             with _stepping(layer) as states:
                 scores = data.scores(model, rows, data.values[rows])
-            targets = data.targets[rows].to(scores.device)
-            loss = F.cross_entropy(scores.flatten(0, -2), targets.flatten(), reduction="sum")
+            loss = data.losses(scores, rows).sum()
             found = torch.autograd.grad(loss, [*states.values(), *weights.values()], materialize_grads=True)
             by_step = torch.stack([_by_layer(part) for part in found[: len(states)]])
             by_step = by_step.unflatten(0, (-1, states.components)).sum(1)
@@ -130,13 +129,16 @@ def gradient_flow(
             for name, gradient in zip(weights, found[len(states) :], strict=True):
                 totals[name] += gradient / len(data.true_targets)
     assert squares is not None
+    finite = bool(squares.isfinite().all())
+    require(finite, "expected finite gradients of the loss", "got NaN or infinity", "look for NaN in the answers")
     sizes = (squares[:-1] / len(data.values)).sqrt().cpu().numpy()
     layers = tuple(_flow(index, sizes[:, index]) for index in range(sizes.shape[1]))
     kept = thinned(len(sizes))
     device, dtype = place_of(model)
     return GradientFlow(
         model=type(model).__name__,
-        method=f"The recurrence ran step by step, and the loss was differentiated by each state, in {str(dtype)[6:]}.",
+        method=f"The recurrence ran step by step, and the loss ({data.loss_name}) was differentiated by each state, in "
+        f"{str(dtype)[6:]}.",
         seed=seed,
         settings={"batch_size": batch_size},
         checksum=data.checksum(),

@@ -12,7 +12,7 @@ from torch import nn
 from sostenuto.audits.base import AuditResult
 from sostenuto.audits.memory.responses import PROBES, Answers, Prober
 from sostenuto.audits.memory.tail import Tail, fit_tail
-from sostenuto.audits.model import audited, place_of
+from sostenuto.audits.model import audited, place_of, widened
 from sostenuto.checks import check_choice, check_count, check_positive, require
 from sostenuto.report.numbers import number, percent
 from sostenuto.results import Numbers, Record
@@ -120,7 +120,8 @@ def memory_function(
 
     Args:
         model: maps ``(batch, time, channel)`` to ``(batch, time, out)`` or ``(batch, out)``. It is asked in evaluation
-            mode, on its own device and in its own number format, and left as it was.
+            mode, on its own device and in its own number format, and left as it was; of a model in half precision,
+            whose rounding would pass for forgetting, a float32 copy is asked.
         horizon: the largest lag.
         input_size: channels of the input.
         probe: ``"heaviside"``, ``"impulse"`` or ``"reversed"``.
@@ -151,6 +152,7 @@ def memory_function(
     require(len(sizes) > 0, "expected at least one amplitude", "got none")
     for size in sizes:
         check_positive("amplitude", size)
+    asked, model = type(model).__name__, widened(model)
     with audited(model, seed):
         prober = Prober.prepare(model, probe, horizon, input_size, lead=lead, batch_size=batch_size)
         linear = _is_linear(prober, input_size, sizes, seed)
@@ -166,7 +168,7 @@ def memory_function(
     how = "along one sequence" if prober.streams else "one lag at a time, at the end of a sequence"
     supremum = "exact for a linear response" if linear else "the largest of many directions, a lower bound"
     return MemoryFunction(
-        model=type(model).__name__,
+        model=asked,
         method=f"The {probe} probe, less the answer to silence, {how}; the supremum over directions is {supremum}.",
         seed=seed,
         settings={
@@ -310,5 +312,5 @@ def _law(tail: Tail) -> str:
     if tail.kind == "periodic" and tail.period is not None:
         return f"periodic, coming back every {number(tail.period, digits=3)} steps"
     if tail.kind == "finite":
-        return f"finite: nothing is left after {tail.last_lag} steps"
+        return f"finite: nothing above rounding is left after {tail.last_lag} steps"
     return "not decaying within the horizon"

@@ -19,6 +19,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from sostenuto.audits.model import call_model, place_of, takes_lengths
+from sostenuto.checks import require
 
 PROBES = ("heaviside", "impulse", "reversed")
 MOST_ASKED = 192
@@ -40,6 +41,7 @@ class Prober:
     causal: bool
     at_every_step: bool
     silence: Float[Tensor, "#time out"]
+    grain: float
 
     @classmethod
     def prepare(
@@ -49,15 +51,17 @@ class Prober:
         device, dtype = place_of(model)
         silent = torch.zeros(1, lead + horizon + 1, input_size, device=device, dtype=dtype)
         answer = _answer(model, silent)
+        # Under automatic mixed precision the answers are coarser than the weights: they are rounded once, at the end.
+        grain = max(64 * torch.finfo(dtype).eps, 4 * torch.finfo(answer.dtype).eps)
         at_every_step = answer.ndim == 3
         causal = True
         if at_every_step:
             late = silent.clone()
             late[:, -1] = 1.0
             touched = (_answer(model, late) - answer)[:, :-1].abs().max()
-            causal = bool(touched <= 16 * torch.finfo(dtype).eps * answer.abs().max())
+            causal = bool(touched <= grain / 4 * answer.abs().max())
         kept = answer[0, lead:] if at_every_step else answer
-        return cls(model, probe, horizon, lead, batch_size, causal, at_every_step, kept.double())
+        return cls(model, probe, horizon, lead, batch_size, causal, at_every_step, kept.double(), grain)
 
     @property
     def streams(self) -> bool:
@@ -75,7 +79,7 @@ class Prober:
 
     def noise(self, answers_largest: float) -> float:
         """Bound the rounding error of a difference of two answers."""
-        return 64 * torch.finfo(place_of(self.model)[1]).eps * answers_largest
+        return self.grain * answers_largest
 
     def ask(self, directions: Directions) -> tuple[Answers, float]:
         """Give what each lag owes to a change by each direction, and the largest answer seen on the way."""
@@ -130,4 +134,10 @@ def _answer(model: nn.Module, values: Float[Tensor, "batch time channel"]) -> Fl
     lengths = None
     if takes_lengths(model):
         lengths = torch.full((len(values),), values.shape[1], dtype=torch.long, device=values.device)
-    return call_model(model, values, lengths)
+    found = call_model(model, values, lengths)
+    require(
+        bool(found.isfinite().all()),
+        "expected finite answers to the probes of memory, silence and sudden steps",
+        "got NaN or infinity",
+    )
+    return found

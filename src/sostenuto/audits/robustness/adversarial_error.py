@@ -1,5 +1,6 @@
 """Can a regressor be fooled: its error under the smallest changes that gradients can find."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,12 +11,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from sostenuto.audits.base import AuditResult
-from sostenuto.audits.model import audited, call_model, place_of
+from sostenuto.audits.model import audited, place_of
 from sostenuto.audits.robustness.adversarial import MEASURE
 from sostenuto.audits.robustness.attacks import NORMS, Bounds, projected_ascent, random_start
-from sostenuto.audits.robustness.labeled import LabeledSequences, labeled_sequences
+from sostenuto.audits.robustness.measured import MeasuredSequences, measured_sequences
 from sostenuto.checks import check_choice, check_count, check_positive, require
-from sostenuto.report.numbers import number
+from sostenuto.report.numbers import number, with_unit
 from sostenuto.results import Numbers
 from sostenuto.training.environment import environment
 
@@ -24,7 +25,8 @@ from sostenuto.training.environment import environment
 class AdversarialError(AuditResult):
     """Root mean square error when an attacker may change a sequence by at most ε, for growing ε.
 
-    ``deviation`` is the standard deviation of the targets: the error of always answering their mean.
+    ``deviation`` is the standard deviation of the targets: the error of always answering their mean. Errors are in
+    ``unit``, the target's own.
     """
 
     norm: str
@@ -33,15 +35,16 @@ class AdversarialError(AuditResult):
     clean_error: float
     deviation: float
     count: int
+    unit: str = ""
 
     def summary(self) -> str:
         """Say how large the error grows under the strongest attack tried."""
         worst = int(np.argmax(self.epsilons))
         return (
-            f"The error is {number(self.clean_error, digits=3)} on the data as they are and "
-            f"{number(self.error[worst], digits=3)} when an attacker may make changes of at most "
+            f"The error is {with_unit(self.clean_error, self.unit)} on the data as they are and "
+            f"{with_unit(self.error[worst], self.unit)} when an attacker may make changes of at most "
             f"{number(self.epsilons[worst])} {MEASURE[self.norm]}; always answering the mean gives "
-            f"{number(self.deviation, digits=3)}."
+            f"{with_unit(self.deviation, self.unit)}."
         )
 
     def plot(self, ax: Any) -> None:
@@ -51,7 +54,7 @@ class AdversarialError(AuditResult):
         ax.plot(levels, np.concatenate([[self.clean_error], np.asarray(self.error)[order]]), marker="o", label="model")
         ax.axhline(self.deviation, linestyle="--", color="gray", label="mean of the targets")
         ax.set_xlabel("largest change allowed")
-        ax.set_ylabel("root mean square error")
+        ax.set_ylabel(f"root mean square error, {self.unit}" if self.unit else "root mean square error")
         ax.legend()
 
 
@@ -68,6 +71,8 @@ def adversarial_error(
     bounds: Bounds = None,
     seed: int = 0,
     lengths: Any = None,
+    target_scale: float | Sequence[float] = 1.0,
+    target_unit: str = "",
     batch_size: int = 128,
 ) -> AdversarialError:
     """Attack a regressor by projected gradient ascent on its squared error within a ball of radius ε.
@@ -76,10 +81,10 @@ def adversarial_error(
     touched, and values are free unless ``bounds`` are given. `adversarial_accuracy` does the same to classifiers.
 
     Args:
-        model: maps ``(batch, time, channel)`` to ``(batch, out)``, or to ``(batch, time, out)`` whose last true step
-            answers.
+        model: maps ``(batch, time, channel)`` to ``(batch, out)``, or to ``(batch, time, out)``, whose last true step
+            answers where a sequence has one target.
         X: sequences, as for `noise_accuracy`.
-        y: numbers ``(n,)`` or ``(n, out)``.
+        y: numbers ``(n,)``, ``(n, out)``, or ``(n, time, out)`` for numbers at every step.
         norm: ``"linf"``, ``"l2"`` (Frobenius over the sequence) or ``"step-l2"`` (each step).
         epsilons: radii, in the unit of ``X``.
         steps: of the ascent.
@@ -88,6 +93,8 @@ def adversarial_error(
         bounds: least and largest value allowed.
         seed: of the random starts.
         lengths: true length of each row of a padded array ``X``.
+        target_scale: what one unit of ``y`` is worth in ``target_unit``, a number or one an output.
+        target_unit: its name.
         batch_size: sequences attacked at once.
 
     >>> class Mean(nn.Module):
@@ -106,11 +113,12 @@ def adversarial_error(
     require(len(radii) > 0, "expected at least one epsilon", "got none")
     for radius in radii:
         check_positive("epsilon", radius, zero=True)
-    data = labeled_sequences(model, X, np.zeros(len(X), int), lengths)
-    targets = _targets(y, len(data.values))
+    data = measured_sequences(model, X, y, lengths, target_scale)
     generator = torch.Generator().manual_seed(seed)
     with audited(model, seed), torch.backends.cudnn.flags(enabled=False):
-        clean = torch.cat([_error(data, model, targets, rows, data.values[rows]) for rows in data.batches(batch_size)])
+        clean = torch.cat([_error(data, model, rows, data.values[rows]) for rows in data.batches(batch_size)])
+        lost = int((~clean.isfinite()).sum())
+        require(lost == 0, "expected finite answers from the model", f"got {lost} of {len(clean)} that are not")
         found = []
         for radius in radii:
             worst = clean.clone()
@@ -121,7 +129,7 @@ def adversarial_error(
                     starts = [random_start(shape, norm, radius, generator, data.values) for _ in range(restarts)]
                     for start in (torch.zeros_like(data.values[rows]), *starts):
                         moved = projected_ascent(
-                            lambda values, rows=rows: _error(data, model, targets, rows, values),
+                            lambda values, rows=rows: _error(data, model, rows, values),
                             data.values[rows],
                             data.mask[rows][:, :, None],
                             start,
@@ -131,8 +139,8 @@ def adversarial_error(
                             step_size=stride,
                             bounds=bounds,
                         )
-                        worst[rows] = torch.maximum(worst[rows], _error(data, model, targets, rows, moved))
-            found.append(float(worst.mean().sqrt()))
+                        worst[rows] = torch.maximum(worst[rows], _error(data, model, rows, moved))
+            found.append(_root_mean(worst, data))
     device, dtype = place_of(model)
     return AdversarialError(
         model=type(model).__name__,
@@ -145,35 +153,19 @@ def adversarial_error(
         norm=norm,
         epsilons=radii,
         error=tuple(found),
-        clean_error=float(clean.mean().sqrt()),
-        deviation=float(targets.std(0, correction=0).square().mean().sqrt()),
-        count=len(targets),
+        clean_error=_root_mean(clean, data),
+        deviation=data.deviation,
+        unit=target_unit,
+        count=len(data.true_targets),
     )
 
 
-def _targets(given: Any, count: int) -> Float[Tensor, "n out"]:
-    found = torch.as_tensor(np.asarray(given.cpu() if isinstance(given, Tensor) else given)).double()
-    require(
-        found.ndim in (1, 2) and len(found) == count,
-        f"expected y of shape ({count},) or ({count}, out)",
-        f"got {tuple(found.shape)}",
-    )
-    require(bool(found.isfinite().all()), "expected finite numbers in y", "got NaN or infinity")
-    return found[:, None] if found.ndim == 1 else found
+def _root_mean(squares: Float[Tensor, " batch"], data: MeasuredSequences) -> float:
+    return math.sqrt(float(squares.sum()) / len(data.true_targets))
 
 
 def _error(
-    data: LabeledSequences, model: nn.Module, targets: Tensor, rows: slice, values: Tensor
+    data: MeasuredSequences, model: nn.Module, rows: slice, values: Float[Tensor, "batch time channel"]
 ) -> Float[Tensor, " batch"]:
-    """Give each sequence's squared error, averaged over outputs, where gradients reach back to ``values``."""
-    device, dtype = place_of(model)
-    lengths = None if data.lengths is None else data.lengths[rows].to(device)
-    found = call_model(model, values.to(device, dtype), lengths)
-    if found.ndim == 3:
-        last = data.mask[rows].sum(1) - 1
-        found = found[torch.arange(len(found), device=device), last.to(device)]
-    wanted = targets[rows].to(device)
-    require(
-        found.shape == wanted.shape, f"expected answers of shape {tuple(wanted.shape)}", f"got {tuple(found.shape)}"
-    )
-    return (found.double() - wanted).square().mean(1).to(values.device)
+    """Give each sequence's squared error, where gradients reach back to ``values``."""
+    return data.sequence_losses(data.scores(model, rows, values), rows).to(values.device)

@@ -1,6 +1,5 @@
 """Certified radius: how far a sequence may be moved before a proof no longer holds the model to its answer."""
 
-import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from sostenuto.audits.base import AuditResult
-from sostenuto.audits.model import audited, is_plain_classifier, place_of
+from sostenuto.audits.model import audited, is_plain_classifier, place_of, still_copy
 from sostenuto.audits.robustness.labeled import LabeledSequences, labeled_sequences
 from sostenuto.audits.robustness.lipschitz import ContractedNorm, state_maps
 from sostenuto.checks import check_count
@@ -162,7 +161,7 @@ def _certified(model: nn.Module, data: LabeledSequences, batch_size: int) -> _Pr
         return f"not applicable: a SequenceClassifier fails ({type(model).__name__} is another model)"
     if model.readout not in ("last", "mean"):
         return f"not applicable: a read-out that is linear in the states fails ({model.readout})"
-    still = copy.deepcopy(model).cpu().double()
+    still = still_copy(model)
     maps = state_maps(still.layer)
     if isinstance(maps, str):
         return maps

@@ -1,14 +1,17 @@
 """What can happen to samples, drawn once and applied at any level, so that levels differ in strength alone."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from sostenuto.audits.robustness.labeled import LabeledSequences
+from sostenuto.audits.robustness.targeted import TargetedSequences
+from sostenuto.checks import require
 from sostenuto.report.numbers import number, percent
+from sostenuto.results import Numbers
 from sostenuto.types import Lengths, Sequences
 
 
@@ -23,7 +26,7 @@ class Corruption(ABC):
     """The largest level that has a meaning."""
 
     @abstractmethod
-    def __init__(self, data: LabeledSequences) -> None:
+    def __init__(self, data: TargetedSequences) -> None:
         """Measure what is needed of every channel."""
 
     @abstractmethod
@@ -46,7 +49,7 @@ class GaussianNoise(Corruption):
     method = "Gaussian noise was added to every true step, of standard deviation level × the channel's own"
     unit = "noise, in standard deviations of a channel"
 
-    def __init__(self, data: LabeledSequences) -> None:
+    def __init__(self, data: TargetedSequences) -> None:
         self.deviation = data.true_steps().std(0, correction=0)
 
     def draw(self, shape: tuple[int, ...], generator: np.random.Generator) -> Tensor:
@@ -78,7 +81,7 @@ class SaltAndPepper(Corruption):
     unit = "share of samples replaced"
     highest = 1.0
 
-    def __init__(self, data: LabeledSequences) -> None:
+    def __init__(self, data: TargetedSequences) -> None:
         samples = data.true_steps()
         self.least, self.largest = samples.amin(0), samples.amax(0)
 
@@ -108,7 +111,7 @@ class MissingSteps(Corruption):
     unit = "share of steps lost"
     highest = 1.0
 
-    def __init__(self, data: LabeledSequences) -> None:
+    def __init__(self, data: TargetedSequences) -> None:
         """Nothing is measured."""
 
     def draw(self, shape: tuple[int, ...], generator: np.random.Generator) -> Tensor:
@@ -138,7 +141,7 @@ class TimeShift(Corruption):
     unit = "largest shift, share of the length"
     highest = 1.0
 
-    def __init__(self, data: LabeledSequences) -> None:
+    def __init__(self, data: TargetedSequences) -> None:
         """Nothing is measured."""
 
     def draw(self, shape: tuple[int, ...], generator: np.random.Generator) -> Tensor:
@@ -168,3 +171,30 @@ CORRUPTIONS: dict[str, type[Corruption]] = {
     "missing": MissingSteps,
     "shift": TimeShift,
 }
+
+
+def damaged_batches(
+    data: TargetedSequences, noise: Corruption, levels: Numbers, seed: tuple[int, int], batch_size: int
+) -> Iterator[tuple[int, slice, Sequences]]:
+    """Give the damaged values of one draw at every level above 0: the level's place, the rows, their values.
+
+    The same draw serves every level, and padding stays as it is.
+    """
+    generator = np.random.default_rng(seed)
+    for rows in data.batches(batch_size):
+        values, true_steps = data.values[rows], data.mask[rows][:, :, None]
+        drawn, lengths = noise.draw(tuple(values.shape), generator), data.mask[rows].sum(1)
+        for index, level in enumerate(levels):
+            if level > 0:
+                yield index, rows, torch.where(true_steps, noise.apply(values, drawn, level, lengths), values)
+
+
+def checked_levels(levels: Sequence[float], kind: str) -> Numbers:
+    """Refuse levels that have no meaning for this kind of damage."""
+    steps = tuple(float(level) for level in levels)
+    require(len(steps) > 0, "expected at least one noise level", "got none")
+    highest = CORRUPTIONS[kind].highest
+    good = all(0 <= level <= highest and level < float("inf") for level in steps)
+    allowed = "from 0 to 1" if highest == 1 else "of at least 0"
+    require(good, f"expected finite levels {allowed}", f"got {', '.join(f'{level:g}' for level in steps)}")
+    return steps

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from torch import nn
 
 from sostenuto.audits.base import AuditResult
 from sostenuto.audits.model import audited, place_of
-from sostenuto.audits.robustness.corruptions import CORRUPTIONS, Corruption
+from sostenuto.audits.robustness.corruptions import CORRUPTIONS, Corruption, checked_levels, damaged_batches
 from sostenuto.audits.robustness.labeled import LabeledSequences, labeled_sequences
-from sostenuto.checks import check_choice, check_count, require
+from sostenuto.checks import check_choice, check_count
 from sostenuto.report.numbers import percent
 from sostenuto.results import Numbers
 from sostenuto.training.environment import environment
@@ -98,6 +97,7 @@ def noise_accuracy(
         lengths: true length of each row of a padded array ``X``.
         batch_size: sequences asked about at once.
 
+    >>> import torch
     >>> class Last(nn.Module):
     ...     def forward(self, x):
     ...         return torch.cat([-x[:, -1], x[:, -1]], dim=-1)
@@ -110,7 +110,7 @@ def noise_accuracy(
     check_count("repeats", repeats, least=2)
     check_count("seed", seed, least=0)
     check_count("batch_size", batch_size)
-    steps = _checked_levels(levels, CORRUPTIONS[kind].highest)
+    steps = checked_levels(levels, kind)
     data = labeled_sequences(model, X, y, lengths)
     noise = CORRUPTIONS[kind](data)
     with audited(model, seed):
@@ -151,21 +151,6 @@ def _judged(
 ) -> np.ndarray:
     """Count right and undefined answers at every level above 0, for one draw: (level, 2)."""
     found = np.zeros((len(levels), 2))
-    generator = np.random.default_rng(seed)
-    for rows in data.batches(batch_size):
-        values, true_steps = data.values[rows], data.mask[rows][:, :, None]
-        drawn, lengths = noise.draw(tuple(values.shape), generator), data.mask[rows].sum(1)
-        for index, level in enumerate(levels):
-            if level > 0:
-                damaged = torch.where(true_steps, noise.apply(values, drawn, level, lengths), values)
-                found[index] += data.judge(model, rows, damaged)
+    for index, rows, damaged in damaged_batches(data, noise, levels, seed, batch_size):
+        found[index] += data.judge(model, rows, damaged)
     return found
-
-
-def _checked_levels(levels: Sequence[float], highest: float) -> Numbers:
-    steps = tuple(float(level) for level in levels)
-    require(len(steps) > 0, "expected at least one noise level", "got none")
-    good = all(0 <= level <= highest and level < float("inf") for level in steps)
-    allowed = "from 0 to 1" if highest == 1 else "of at least 0"
-    require(good, f"expected finite levels {allowed}", f"got {', '.join(f'{level:g}' for level in steps)}")
-    return steps

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from sostenuto.audits.base import AuditResult
+from sostenuto.audits.model import still_copy
 from sostenuto.audits.stability.followed import Followed, Recurrence, follow
 from sostenuto.audits.stability.judged_certificate import JudgedCertificate, described
 from sostenuto.audits.stability.layer_fields import field_jacobians, own_places
@@ -115,7 +116,8 @@ def certified_stability(
 
 def _questions(followed: Followed, seen: Visited) -> list[tuple[int, Certificate, Tensor | None]]:
     """List every certificate with the Jacobians it speaks of."""
-    layer: Any = followed.map.layer
+    # Certificates are reckoned on the CPU, whatever the layer's device.
+    layer: Any = None if followed.map.layer is None else still_copy(followed.map.layer)
     parts = zip(seen.before.split(16), seen.inputs.split(16), strict=True)
     whole = torch.cat([followed.map.jacobian(h, x).detach() for h, x in parts])
     if not isinstance(layer, Contract):
@@ -125,7 +127,7 @@ def _questions(followed: Followed, seen: Visited) -> list[tuple[int, Certificate
         hidden = layer.hidden_size
         places = [torch.arange(level * hidden, (level + 1) * hidden) for level in range(layer.num_layers)]
         return [(level, _plain_unit(layer, level), whole[:, own][:, :, own]) for level, own in enumerate(places)]
-    fields = field_jacobians(followed.map.layer, seen)
+    fields = field_jacobians(layer, seen)
     found = []
     for level in range(layer.num_layers):  # pyright: ignore[reportAttributeAccessIssue]
         own = own_places(layer, level)

@@ -1,12 +1,12 @@
 """One layer of a stack at a time: where its state lies in the flat one, and the Jacobian of its vector field there."""
 
-import copy
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from sostenuto.audits.model import still_copy
 from sostenuto.audits.stability.visited import Visited
 from sostenuto.checks import InputError
 from sostenuto.nn.base import Contract
@@ -30,7 +30,7 @@ def field_jacobians(layer: nn.Module | None, seen: Visited) -> dict[int, Float[T
     """
     if not isinstance(layer, Contract) or getattr(layer, "skip", None) is not None:
         return {}
-    still: Any = copy.deepcopy(layer).double().cpu().eval().requires_grad_(False)  # pyright: ignore[reportAttributeAccessIssue]
+    still: Any = still_copy(layer)
     found = {}
     for level in range(still.num_layers):
         h, x = seen.before[:, own_places(still, level)], seen.inputs

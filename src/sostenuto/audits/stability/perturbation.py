@@ -1,5 +1,6 @@
 """How much of a model survives a change of its weights: the perturbation error and the radius of stability."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,10 +13,11 @@ from torch import Tensor, nn
 
 from sostenuto.audits.base import AuditResult
 from sostenuto.audits.model import audited, call_model, place_of
-from sostenuto.audits.robustness.labeled import LabeledSequences, labeled_sequences
+from sostenuto.audits.robustness.measured import is_real, targeted_sequences
+from sostenuto.audits.robustness.targeted import TargetedSequences
 from sostenuto.audits.stability.weight_ball import WeightBall
 from sostenuto.checks import check_choice, check_count, check_positive, require
-from sostenuto.report.numbers import number
+from sostenuto.report.numbers import number, with_unit
 from sostenuto.results import Numbers
 from sostenuto.training.environment import environment
 
@@ -29,7 +31,7 @@ class PerturbationError(AuditResult):
 
     ``random`` and ``worst`` are the largest errors on the edge of each ball, by random draws and by climbing from them;
     ``error`` is E, the largest found up to that β, as balls lie within larger ones. All are lower bounds of the true
-    supremum. ``start`` is the error without a change.
+    supremum. ``start`` is the error without a change; ``measure`` names what is measured, in ``unit``.
     """
 
     norm: str
@@ -39,13 +41,16 @@ class PerturbationError(AuditResult):
     worst: Numbers
     start: float
     draws: int
+    measure: str = "error"
+    unit: str = ""
 
     def summary(self) -> str:
         """Say how the error grows over the changes tried."""
         last = int(np.argmax(self.betas))
+        reached = f"at least {with_unit(self.error[last], self.unit)}"
         return (
-            f"Changing every weight matrix by up to {number(self.betas[last])} takes the error from "
-            f"{number(self.start, digits=3)} to at least {number(self.error[last], digits=3)}."
+            f"Changing every weight matrix by up to {number(self.betas[last])} takes the {self.measure} from "
+            f"{with_unit(self.start, self.unit)} to {reached if np.isfinite(self.error[last]) else 'no number at all'}."
         )
 
     def plot(self, ax: Any) -> None:
@@ -57,7 +62,7 @@ class PerturbationError(AuditResult):
         if (betas > 0).all():
             ax.set_xscale("log")
         ax.set_xlabel("largest change of a weight matrix")
-        ax.set_ylabel({"loss": "loss"}.get(self.norm, "error"))
+        ax.set_ylabel(f"{self.measure}, {self.unit}" if self.unit else self.measure)
         ax.legend()
 
 
@@ -73,6 +78,8 @@ def perturbation_error(
     ascent_steps: int = 10,
     seed: int = 0,
     lengths: Any = None,
+    target_scale: float | Sequence[float] = 1.0,
+    target_unit: str = "",
     batch_size: int = 256,
 ) -> PerturbationError:
     r"""Measure E(β) = sup over weights within β of the model's, of the distance to the target.
@@ -81,7 +88,7 @@ def perturbation_error(
 
         output    sup over sequences and steps of \|H_t(x) − Ĥ_t(x)\|_∞ / \|x\|_∞           Definition 3.4
         sobolev   the same plus that of the differences from step to step                  Definition 3.7
-        loss      the mean cross-entropy on ``y``
+        loss      the mean cross-entropy on classes ``y``, the root mean square error on numbers
 
     with the supremum over x taken over ``X``. Each ball is searched by ``draws`` random changes, and from each by
     ``ascent_steps`` projected gradient steps. Reference: paper 003, eqs. (9) and (11); docs/errata.md.
@@ -91,12 +98,14 @@ def perturbation_error(
         betas: radii.
         X: sequences, as for `noise_accuracy`.
         target: a module, or values of the model's output shape; the unperturbed model if left out.
-        y: class indices, for the loss.
+        y: class indices, or numbers as for `adversarial_error`, for the loss.
         norm: ``"output"``, ``"sobolev"`` or ``"loss"``.
         draws: random changes at each radius.
         ascent_steps: gradient steps from each of them; 0 for random changes alone.
         seed: of the draws.
         lengths: true length of each row of a padded array ``X``.
+        target_scale: what one unit of numbers ``y`` is worth in ``target_unit``.
+        target_unit: its name.
         batch_size: sequences asked about at once.
 
     >>> model = nn.Linear(1, 1, bias=False)
@@ -105,7 +114,7 @@ def perturbation_error(
     [0.1, 0.2]
     """
     radii = _checked(betas, norm, y, draws, ascent_steps, seed, batch_size)
-    search = _Search(model, X, target, y, norm, lengths, batch_size, seed)
+    search = _Search(model, X, target, y, norm, lengths, batch_size, seed, target_scale)
     generator = torch.Generator().manual_seed(seed)
     with audited(model, seed), torch.backends.cudnn.flags(enabled=False):
         start = search.prepare()
@@ -135,6 +144,8 @@ def perturbation_error(
         worst=tuple(worst.tolist()),
         start=start,
         draws=draws,
+        measure=search.measure,
+        unit=target_unit,
     )
 
 
@@ -190,6 +201,7 @@ def stability_radius(
     ascent_steps: int = 10,
     seed: int = 0,
     lengths: Any = None,
+    target_scale: float | Sequence[float] = 1.0,
     batch_size: int = 256,
 ) -> StabilityRadius:
     """Find the largest β up to ``largest`` with E(β) ≤ ``tolerance``, to a relative ``accuracy``, by bisection.
@@ -206,7 +218,7 @@ def stability_radius(
     check_positive("largest", largest)
     check_positive("accuracy", accuracy)
     _checked((largest,), norm, y, draws, ascent_steps, seed, batch_size)
-    search = _Search(model, X, target, y, norm, lengths, batch_size, seed)
+    search = _Search(model, X, target, y, norm, lengths, batch_size, seed, target_scale)
     tried: dict[float, float] = {}
     with audited(model, seed), torch.backends.cudnn.flags(enabled=False):
         start = search.prepare()
@@ -271,10 +283,13 @@ class _Search:
         lengths: Any,
         batch_size: int,
         seed: int,
+        scale: float | Sequence[float],
     ) -> None:
         self.model, self.norm, self.batch_size, self.target, self.seed = model, norm, batch_size, target, seed
         classes = np.zeros(len(sequences), int) if y is None else y
-        self.data: LabeledSequences = labeled_sequences(model, sequences, classes, lengths)
+        self.data: TargetedSequences = targeted_sequences(model, sequences, classes, lengths, scale)
+        self.is_root = y is not None and is_real(y)
+        self.measure = "error" if self.is_root or y is None else "loss"
         values = torch.where(self.data.mask[:, :, None], self.data.values, 0)
         self.scale = values.abs().amax((1, 2)).clamp(min=torch.finfo(values.dtype).tiny)
         self.wanted: Tensor | None = None
@@ -293,7 +308,9 @@ class _Search:
             f"got {tuple(self.wanted.shape)}",
         )
         self.ball = WeightBall(self.model)
-        return float(self.distance())
+        start = float(self.distance())
+        require(math.isfinite(start), f"expected a finite {self.measure} of the model as it is", f"got {start}")
+        return start
 
     def largest(self, radius: float, draws: int, steps: int, generator: torch.Generator) -> tuple[float, float]:
         """Search the ball; return the largest distance by chance and by ascent."""
@@ -307,10 +324,12 @@ class _Search:
                     gradients = (
                         torch.autograd.grad(found, self.ball.parameters, materialize_grads=True) if known else ()
                     )
-                by_ascent = max(by_ascent, float(found))
+                # A model that no longer answers with numbers is as far away as can be.
+                reached = float(found) if bool(found.isfinite()) else float("inf")
+                by_ascent = max(by_ascent, reached)
                 if step == 0:
-                    by_chance = max(by_chance, float(found))
-                if not known:
+                    by_chance = max(by_chance, reached)
+                if not known or not all(bool(part.isfinite().all()) for part in gradients):
                     break
                 # The last step leaps to where a linear error would be largest.
                 stride = 2 * radius / steps if step + 1 < steps else 1e6 * radius
@@ -321,7 +340,8 @@ class _Search:
         """Give the distance at the weights as they are."""
         if self.norm == "loss":
             parts = [self._loss(rows) for rows in self.data.batches(self.batch_size)]
-            return torch.stack(parts).sum() / len(self.data.true_targets)
+            mean = torch.stack(parts).sum() / len(self.data.true_targets)
+            return mean.sqrt() if self.is_root else mean
         parts = []
         for rows in self.data.batches(self.batch_size):
             found = self._ask(self.model, rows)
@@ -340,11 +360,7 @@ class _Search:
 
     def _loss(self, rows: slice) -> Tensor:
         scores = self.data.scores(self.model, rows, self.data.values[rows])
-        targets = self.data.targets[rows].to(scores.device)
-        if self.data.has_step_targets:
-            true = self.data.mask[rows].to(scores.device)
-            scores, targets = scores[true], targets[true]
-        return F.cross_entropy(scores, targets, reduction="sum")
+        return self.data.losses(scores, rows).sum()
 
     def _answers(self, model: nn.Module) -> Tensor:
         return torch.cat([self._ask(model, rows).detach() for rows in self.data.batches(self.batch_size)])

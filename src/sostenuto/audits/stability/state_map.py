@@ -1,6 +1,5 @@
 """Any recurrence as a map h ← f(h, x) in float64, with its Jacobian: a layer, a torch cell or a plain function."""
 
-import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from sostenuto.audits.model import still_copy
 from sostenuto.checks import InputError, require
 from sostenuto.nn.base import Contract
 
@@ -90,7 +90,7 @@ def map_of_layer(layer: nn.Module, num_steps: int | None = None) -> StateMap:
     require(
         not getattr(layer, "bidirectional", False), "expected a one-directional layer", f"got a bidirectional {name}"
     )
-    still = copy.deepcopy(layer).double().cpu().eval().requires_grad_(False)
+    still = still_copy(layer)
     if num_steps is not None and getattr(still, "step_size", 0) is None:
         still.step_size = 1 / num_steps  # pyright: ignore[reportAttributeAccessIssue, reportArgumentType]
     input_size = int(still.input_size)  # pyright: ignore[reportArgumentType]

@@ -44,8 +44,10 @@ class WeightBall:
 
     def climb(self, change: list[Tensor], gradients: tuple[Tensor, ...], step: float, radius: float) -> list[Tensor]:
         """Step in the direction of norm 1 that gains most in every parameter, and come back into the ball."""
+        # In float64: a long step would overflow in half precision.
         return [
-            project(part + step * steepest(gradient), radius) for part, gradient in zip(change, gradients, strict=True)
+            project(part.double() + step * steepest(gradient).double(), radius).to(part)
+            for part, gradient in zip(change, gradients, strict=True)
         ]
 
 
@@ -65,12 +67,12 @@ def spectral_norm(values: Tensor) -> Tensor:
 
 def project(values: Tensor, radius: float) -> Tensor:
     """Find the nearest point of spectral norm at most ``radius``: singular values are cut there."""
-    left, sizes, right = torch.linalg.svd(as_matrix(values), full_matrices=False)
-    return (left * sizes.clamp(max=radius) @ right).reshape(values.shape)
+    left, sizes, right = torch.linalg.svd(as_matrix(values).double(), full_matrices=False)
+    return (left * sizes.clamp(max=radius) @ right).reshape(values.shape).to(values)
 
 
 def steepest(gradient: Tensor) -> Tensor:
     """Give the direction of spectral norm 1 that gains most: the orthogonal factor of the gradient."""
-    left, sizes, right = torch.linalg.svd(as_matrix(gradient), full_matrices=False)
-    kept = (sizes > torch.finfo(sizes.dtype).eps * sizes.max()).to(sizes)
-    return (left * kept @ right).reshape(gradient.shape)
+    left, sizes, right = torch.linalg.svd(as_matrix(gradient).double(), full_matrices=False)
+    kept = (sizes > torch.finfo(gradient.dtype).eps * sizes.max()).to(sizes)
+    return (left * kept @ right).reshape(gradient.shape).to(gradient)
