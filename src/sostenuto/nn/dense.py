@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from sostenuto.checks import check_choice
@@ -14,7 +14,7 @@ from sostenuto.nn.base import CERTIFICATES
 from sostenuto.nn.certificates import Certificate, refused
 from sostenuto.nn.fused import FusedLayer
 from sostenuto.nn.integrators import EXPLICIT
-from sostenuto.ops.dense_scan import dense_scan
+from sostenuto.ops.driven_scan import driven_scan
 from sostenuto.ops.step_scan import Step
 
 Rate = Callable[[Float[Tensor, "*batch G"], Float[Tensor, "*batch S"]], Float[Tensor, "*batch S"]]
@@ -72,22 +72,34 @@ class DenseLayer(FusedLayer):
         """Give the threshold of modReLU; other activations have none."""
         return None
 
+    def enter(
+        self,
+        layer: int,  # noqa: ARG002
+        reverse: bool,  # noqa: ARG002
+        below: list[Float[Tensor, "T B _"]],
+        lengths: Int[Tensor, " B"] | None,  # noqa: ARG002
+    ) -> Float[Tensor, "T B _"]:
+        """Give the input as it is: the scan projects it."""
+        return below[-1]
+
     def trajectory(
-        self, layer: int, reverse: bool, drive: Float[Tensor, "T B G"], start: Float[Tensor, "B S"]
+        self, layer: int, reverse: bool, entering: Float[Tensor, "T B d"], start: Float[Tensor, "B S"]
     ) -> Float[Tensor, "T B S"]:
         """Run the dense scan."""
-        return self.scan_map(drive, start, self.discrete_map(layer, reverse=reverse), self.threshold(layer, reverse))
+        return self.scan_map(layer, reverse, entering, start, self.discrete_map(layer, reverse=reverse))
 
     def scan_map(
         self,
-        drive: Float[Tensor, "T B G"],
+        layer: int,
+        reverse: bool,
+        entering: Float[Tensor, "T B d"],
         start: Float[Tensor, "B S"],
         matrices: DenseMap,
-        threshold: Float[Tensor, " H"] | None = None,
     ) -> Float[Tensor, "T B S"]:
         """Run the dense scan with matrices at hand."""
-        options = {"backend": self.backend, "precision": self.precision}
-        return dense_scan(drive, start, *matrices, activation=self.activation, threshold=threshold, **options)[0]
+        options = {"backend": self.backend, "precision": self.precision, "threshold": self.threshold(layer, reverse)}
+        given = (entering, *self.input_map(layer, reverse), start, *matrices)
+        return driven_scan(*given, activation=self.activation, **options)
 
     def advance(self, layer: int, reverse: bool) -> Step:
         """Step the vector field by the integrator, the input held through the step."""

@@ -3,7 +3,7 @@
 import math
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from sostenuto.checks import check_choice
@@ -100,15 +100,9 @@ class ExpRNN(DenseLayer):
                 if self.bias:
                     self.weight("bias_ih", *cell).uniform_(-0.01, 0.01)
 
-    def drive(
-        self,
-        layer: int,
-        reverse: bool,
-        below: list[Float[Tensor, "*batch _"]],
-        lengths: Int[Tensor, " B"] | None = None,  # noqa: ARG002
-    ) -> Float[Tensor, "*batch G"]:
-        """Project the input; b belongs to the activation."""
-        return nn.functional.linear(below[-1], self.weight("weight_ih", layer, reverse))
+    def input_map(self, layer: int, reverse: bool) -> tuple[Float[Tensor, "G _"], Float[Tensor, " G"] | None]:
+        """Give V alone; b belongs to the activation."""
+        return self.weight("weight_ih", layer, reverse), None
 
     def threshold(self, layer: int, reverse: bool) -> Float[Tensor, " H"] | None:
         """Give modReLU's b."""

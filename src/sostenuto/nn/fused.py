@@ -30,9 +30,19 @@ class FusedLayer(RecurrentLayer):
 
     @abstractmethod
     def trajectory(
-        self, layer: int, reverse: bool, drive: Float[Tensor, "T B G"], start: Float[Tensor, "B S"]
+        self, layer: int, reverse: bool, entering: Float[Tensor, "T B _"], start: Float[Tensor, "B S"]
     ) -> Float[Tensor, "T B S"]:
-        """Run the fused scan over all time; components of a state stand side by side."""
+        """Run the fused scan over all time on what `enter` gives; components of a state stand side by side."""
+
+    def enter(
+        self,
+        layer: int,
+        reverse: bool,
+        below: list[Float[Tensor, "T B _"]],
+        lengths: Int[Tensor, " B"] | None,
+    ) -> Float[Tensor, "T B _"]:
+        """Give what `trajectory` reads: the drive."""
+        return self.drive(layer, reverse, below, lengths)
 
     def advance(self, layer: int, reverse: bool) -> Step:
         """Give the step (drive, state, span) → state for the loop, with the weights read once."""
@@ -46,8 +56,11 @@ class FusedLayer(RecurrentLayer):
         lengths: Int[Tensor, " B"] | None = None,  # noqa: ARG002
     ) -> Float[Tensor, "*batch G"]:
         """Project the input, V u + b, in one product over all time."""
-        bias = self.weight("bias_ih", layer, reverse) if self.bias else None
-        return F.linear(below[-1], self.weight("weight_ih", layer, reverse), bias)
+        return F.linear(below[-1], *self.input_map(layer, reverse))
+
+    def input_map(self, layer: int, reverse: bool) -> tuple[Float[Tensor, "G _"], Float[Tensor, " G"] | None]:
+        """Give V and b, if there is one."""
+        return self.weight("weight_ih", layer, reverse), self.weight("bias_ih", layer, reverse) if self.bias else None
 
     def emit(
         self,
@@ -81,21 +94,20 @@ class FusedLayer(RecurrentLayer):
         lengths: Int[Tensor, " B"] | None,
     ) -> tuple[Float[Tensor, "T B _"], tuple[Float[Tensor, "B H"], ...]]:
         """Take the fused scan unless the recurrence or real time spans ask for the loop."""
-        drive = self.drive(layer, reverse, below, lengths)
         if not self.fused or (timespans is not None and lengths is None):
             self.record("steps")
-            return self.walk(layer, reverse, drive, state, timespans)
+            return self.walk(layer, reverse, self.drive(layer, reverse, below, lengths), state, timespans)
         self.record("scan")
-        start = torch.cat(state, dim=-1)
+        entering, start = self.enter(layer, reverse, below, lengths), torch.cat(state, dim=-1)
 
-        def run(drive: Tensor, start: Tensor) -> Tensor:
-            return self.trajectory(layer, reverse, drive, start)
+        def run(entering: Tensor, start: Tensor) -> Tensor:
+            return self.trajectory(layer, reverse, entering, start)
 
         if lengths is None:
-            states = run(drive, start)
+            states = run(entering, start)
             end = states[-1]
         else:
-            states, end = run_ragged(run, drive, start, lengths)
+            states, end = run_ragged(run, entering, start, lengths)
         return self.emit(layer, reverse, below, states, start), end.chunk(len(state), dim=-1)
 
     def walk(

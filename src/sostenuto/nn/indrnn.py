@@ -123,12 +123,12 @@ class IndRNN(FusedLayer):
         return drive + self.weight("bias_ih", layer, reverse) if self.bias else drive
 
     def trajectory(
-        self, layer: int, reverse: bool, drive: Float[Tensor, "T B G"], start: Float[Tensor, "B S"]
+        self, layer: int, reverse: bool, entering: Float[Tensor, "T B G"], start: Float[Tensor, "B S"]
     ) -> Float[Tensor, "T B S"]:
         """Run the diagonal scan with no linear part."""
         weight = self.weight("weight_hh", layer, reverse)
         zero, one = torch.zeros_like(weight), torch.ones_like(weight)
-        states, _ = diagonal_scan(drive, start, weight, zero, one, activation=self.activation, backend=self.backend)
+        states, _ = diagonal_scan(entering, start, weight, zero, one, activation=self.activation, backend=self.backend)
         return states
 
     def emit(

@@ -92,11 +92,12 @@ class ResidualRNN(DenseLayer):
         return DenseMap(weight, weight.new_ones(1, 1), weight.new_ones(1) * size)
 
     def trajectory(
-        self, layer: int, reverse: bool, drive: Float[Tensor, "T B G"], start: Float[Tensor, "B S"]
+        self, layer: int, reverse: bool, entering: Float[Tensor, "T B d"], start: Float[Tensor, "B S"]
     ) -> Float[Tensor, "T B S"]:
         """Run the dense scan, with 1/T for a step where none is set."""
-        steps = drive.shape[0] if self.step_size is None else None
-        return self.scan_map(drive, start, self.discrete_map(layer, reverse=reverse, steps=steps))
+        steps = entering.shape[0] if self.step_size is None else None
+        matrices = self.discrete_map(layer, reverse=reverse, steps=steps)
+        return self.scan_map(layer, reverse, entering, start, matrices)
 
     def run(
         self,

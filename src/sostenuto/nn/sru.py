@@ -113,10 +113,10 @@ class SRU(FusedLayer):
         return drive + F.pad(self.weight("bias_ih", layer, reverse)[: self.hidden_size], (self.hidden_size, 0))
 
     def trajectory(
-        self, layer: int, reverse: bool, drive: Float[Tensor, "T B G"], start: Float[Tensor, "B S"]
+        self, layer: int, reverse: bool, entering: Float[Tensor, "T B G"], start: Float[Tensor, "B S"]
     ) -> Float[Tensor, "T B S"]:
         """Run the gated scan of c."""
-        values, gates = drive.chunk(2, dim=-1)
+        values, gates = entering.chunk(2, dim=-1)
         own = self.weight("weight_hh", layer, reverse)[: self.hidden_size]
         return gated_scan(gates.contiguous(), values.contiguous(), start, own, backend=self.backend)[0]
 

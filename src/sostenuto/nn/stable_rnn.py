@@ -127,16 +127,17 @@ class StableRNN(DenseLayer):
         return DenseMap(matrix, weight.new_ones(1, 1), weight.new_full((1,), self.step_size))
 
     def trajectory(
-        self, layer: int, reverse: bool, drive: Float[Tensor, "T B G"], start: Float[Tensor, "B S"]
+        self, layer: int, reverse: bool, entering: Float[Tensor, "T B d"], start: Float[Tensor, "B S"]
     ) -> Float[Tensor, "T B S"]:
         """Run the dense scan, or the diagonal one where units are independent."""
         if self.form != "diagonal":
-            return super().trajectory(layer, reverse, drive, start)
+            return super().trajectory(layer, reverse, entering, start)
         weight = self.weight("weight_hh", layer, reverse)
         linear, gain = torch.ones_like(weight), torch.full_like(weight, self.step_size)
         if self.integrator == "exact":
             linear, gain = _exact(weight, self.step_size)
             weight = torch.zeros_like(weight)
+        drive = self.drive(layer, reverse, [entering])
         states, _ = diagonal_scan(drive, start, weight, linear, gain, activation=self.activation, backend=self.backend)
         return states
 

@@ -142,30 +142,7 @@ def multiply(zero, a, a_row, a_column, rows, packed, depth, c, c_row, count, kee
     while left > 0:
         vectors = min(left, VECTORS)
         b_row = vectors * VECTOR_BYTES
-        i = 0
-        while i < rows:
-            tall = i + ROWS <= rows
-            a_i, c_i = a + i * a_row, c + i * c_row
-            if tall:
-                if vectors == 4:
-                    _tall_4(zero, a_i, a_row, a_column, packed, b_row, c_i, c_row, count, keep)
-                elif vectors == 3:
-                    _tall_3(zero, a_i, a_row, a_column, packed, b_row, c_i, c_row, count, keep)
-                elif vectors == 2:
-                    _tall_2(zero, a_i, a_row, a_column, packed, b_row, c_i, c_row, count, keep)
-                else:
-                    _tall_1(zero, a_i, a_row, a_column, packed, b_row, c_i, c_row, count, keep)
-                i += ROWS
-            else:
-                if vectors == 4:
-                    _flat_4(zero, a_i, a_row, a_column, packed, b_row, c_i, c_row, count, keep)
-                elif vectors == 3:
-                    _flat_3(zero, a_i, a_row, a_column, packed, b_row, c_i, c_row, count, keep)
-                elif vectors == 2:
-                    _flat_2(zero, a_i, a_row, a_column, packed, b_row, c_i, c_row, count, keep)
-                else:
-                    _flat_1(zero, a_i, a_row, a_column, packed, b_row, c_i, c_row, count, keep)
-                i += 1
+        _strip(zero, a, a_row, a_column, rows, packed, b_row, vectors, c, c_row, count, keep)
         packed += depth * b_row
         c += b_row
         left -= vectors
@@ -173,16 +150,44 @@ def multiply(zero, a, a_row, a_column, rows, packed, depth, c, c_row, count, kee
 
 @no_type_check
 @njit(**_OPTIONS)
-def pack_row(values, packed, row, depth):
-    """Write one row of a right factor that grows row by row into panels with room for ``depth`` rows."""
-    lanes = VECTOR_BYTES // packed.itemsize
-    columns, start, at = values.shape[0], 0, 0
-    vectors = -(-columns // lanes)
-    while start < columns:
-        wide = min(vectors, VECTORS) * lanes
-        target = packed[at + row * wide : at + (row + 1) * wide]
-        for i in range(min(wide, columns - start)):
-            target[i] = values[start + i]
-        at += depth * wide
-        start += wide
-        vectors -= VECTORS
+def multiply_rows(zero, a, a_row, a_column, rows, b, b_row, c, c_row, count, keep):
+    """Do as `multiply` with a right factor whose rows, filled up to whole vectors, lie ``b_row`` bytes apart.
+
+    For a factor that is used once: packing it takes up to a third of the time of its product.
+    """
+    left = c_row // VECTOR_BYTES
+    while left > 0:
+        vectors = min(left, VECTORS)
+        _strip(zero, a, a_row, a_column, rows, b, b_row, vectors, c, c_row, count, keep)
+        b += vectors * VECTOR_BYTES
+        c += vectors * VECTOR_BYTES
+        left -= vectors
+
+
+@no_type_check
+@njit(**_OPTIONS)
+def _strip(zero, a, a_row, a_column, rows, b, b_row, vectors, c, c_row, count, keep):
+    """Write ``vectors`` vectors of columns of the result, block by block of rows."""
+    i = 0
+    while i < rows:
+        a_i, c_i = a + i * a_row, c + i * c_row
+        if i + ROWS <= rows:
+            if vectors == 4:
+                _tall_4(zero, a_i, a_row, a_column, b, b_row, c_i, c_row, count, keep)
+            elif vectors == 3:
+                _tall_3(zero, a_i, a_row, a_column, b, b_row, c_i, c_row, count, keep)
+            elif vectors == 2:
+                _tall_2(zero, a_i, a_row, a_column, b, b_row, c_i, c_row, count, keep)
+            else:
+                _tall_1(zero, a_i, a_row, a_column, b, b_row, c_i, c_row, count, keep)
+            i += ROWS
+        else:
+            if vectors == 4:
+                _flat_4(zero, a_i, a_row, a_column, b, b_row, c_i, c_row, count, keep)
+            elif vectors == 3:
+                _flat_3(zero, a_i, a_row, a_column, b, b_row, c_i, c_row, count, keep)
+            elif vectors == 2:
+                _flat_2(zero, a_i, a_row, a_column, b, b_row, c_i, c_row, count, keep)
+            else:
+                _flat_1(zero, a_i, a_row, a_column, b, b_row, c_i, c_row, count, keep)
+            i += 1
