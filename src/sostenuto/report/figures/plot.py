@@ -7,10 +7,11 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from matplotlib.rcsetup import cycler
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from sostenuto.report.figures.canvas import SMALL
+from sostenuto.report.figures.canvas import SMALL, limits
 from sostenuto.report.numbers import number
 from sostenuto.report.palette import INK, LINE, MUTED, SERIES
 from sostenuto.report.svg import house_style
@@ -115,10 +116,13 @@ def heat(
 ) -> None:
     """Draw a matrix as shades with the numbers written in; ``rows`` and ``columns`` name its axes."""
     grid = np.asarray(values, dtype=float)
-    axes.imshow(grid, aspect="auto", cmap="Greys", alpha=0.35)
+    low, high = limits(grid, pad=0.1)
+    axes.set(xlim=(-0.5, grid.shape[1] - 0.5), ylim=(grid.shape[0] - 0.5, -0.5))
     axes.set_yticks(range(len(rows)), labels=[str(row) for row in rows])
     axes.set_xticks(range(len(columns)), labels=[str(column) for column in columns])
     for row, column in np.ndindex(*grid.shape):
+        shade = (grid[row, column] - low) / (high - low) if np.isfinite(grid[row, column]) else 0.0
+        axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, color=SERIES[0], alpha=0.6 * shade, linewidth=0))
         axes.text(column, row, number(float(grid[row, column]), digits=3), ha="center", va="center", fontsize=SMALL)
     _finish(axes, labels, "", legend=False)
 

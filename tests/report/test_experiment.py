@@ -1,0 +1,66 @@
+"""The page of an experiment, and the marks its figures are drawn with."""
+
+import pytest
+
+from sostenuto.report.experiment import OUTCOMES, Drawing, ours, render, theirs
+from sostenuto.report.figures.plot import bars, heat, lines, plotted, points
+from sostenuto.results import ExperimentNumber, ExperimentResult, ExperimentTable
+from tests.report.html_check import Page
+
+
+def make_result(verdict: str = "better", **options) -> ExperimentResult:
+    numbers = (
+        ExperimentNumber(
+            "accuracy <b>", verdict, value=98.5, spread=0.1, count=3, unit="%", expected=98.4, remark="Suspect."
+        ),
+        ExperimentNumber("law", "law fails", law="It falls.", evidence="it rises"),
+        ExperimentNumber("speed", "not measured", evidence="no GPU here"),
+    )
+    values = {"numbers": numbers, "tables": (ExperimentTable("More", ("a", "b"), (("1", "2"),)),), **options}
+    return ExperimentResult("009/toy", "A toy", "009", "What.", "full", verdict, "2026-01-01", 0, 3.0, **values)
+
+
+DRAWINGS = {
+    "lines": lambda axes: lines(axes, [1, 2], {"a": [1.0, 2.0], "b": [2.0, 1.0]}, spreads={"a": [0.1, 0.1]}, log="xy"),
+    "bars": lambda axes: bars(axes, {"a": 1.0, "b": 2.0}, expected={"b": 2.5}, spreads={"a": 0.1}),
+    "points": lambda axes: points(axes, {"a": ([1, 2], [3, 4]), "b": ([1], [2])}),
+    "heat": lambda axes: heat(axes, [[1.0, 2.0], [3.0, 4.0]], rows=("x", "y"), columns=(1, 2)),
+}
+
+
+@pytest.mark.parametrize("verdict", OUTCOMES)
+def test_every_verdict_has_a_page(verdict):
+    page = render(make_result(verdict))
+    assert Page(page).faults == []
+    assert verdict.capitalize() in page
+
+
+def test_figures_tables_and_remarks_are_on_the_page():
+    page = render(
+        make_result(notes=("A choice.",)), [Drawing(name, plotted(draw), "Said.") for name, draw in DRAWINGS.items()]
+    )
+    assert Page(page).faults == []
+    assert page.count("<svg") == 4
+    for text in (
+        "accuracy &lt;b&gt;",
+        "98.5 ± 0.1 % (3 runs)",
+        "Suspect.",
+        "It falls.",
+        "no GPU here",
+        "A choice.",
+        "More",
+    ):
+        assert text in page
+
+
+def test_numbers_as_they_are_said():
+    number, law, left_out = make_result().numbers
+    assert (ours(number), theirs(number)) == ("98.5 ± 0.1 % (3 runs)", "98.4 %")
+    assert (ours(law), theirs(law)) == ("it rises", "It falls.")
+    assert (ours(left_out), theirs(left_out)) == ("no GPU here", "–")
+
+
+def test_a_logarithmic_axis_has_plain_labels():
+    figure = plotted(lambda axes: lines(axes, [1, 1000], {"a": [1.0, 1e4]}, log="xy"))
+    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert "100" in labels
