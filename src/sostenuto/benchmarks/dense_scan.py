@@ -14,6 +14,7 @@ from tqdm import tqdm
 from sostenuto.benchmarks._graphs import graph_milliseconds
 from sostenuto.ops.dense_scan import dense_scan
 from sostenuto.ops.dense_scan.reference import dense_scan_reference
+from sostenuto.ops.driven_scan import driven_scan
 
 TITLE = (
     "The dense scan in its layers against torch's RNN and LSTM, plain loops and products alone, forward plus backward"
@@ -78,7 +79,13 @@ def _measure(steps: int, batch: int, hidden: int, device: str) -> dict[str, floa
     }
     if "torchrecurrent, antisymmetric" in times:
         ratios["torchrecurrent / antisymmetric"] = times["torchrecurrent, antisymmetric"] / times["antisymmetric"]
-    return {f"{name}, ms": value for name, value in times.items()} | ratios
+    flops = {"Lipschitz": 8, "antisymmetric": 5}
+    rates = {
+        f"{name}{unit}, Gflop/s": 2e-6 * count * steps * batch * hidden**2 / times[name + unit]
+        for unit, count in flops.items()
+        for name in ("", "products alone, ")
+    }
+    return {f"{name}, ms": value for name, value in times.items()} | ratios | rates
 
 
 def _weights(hidden: int, device: str, *, full: bool) -> tuple[list[Tensor], Tensor, Tensor]:
@@ -88,17 +95,23 @@ def _weights(hidden: int, device: str, *, full: bool) -> tuple[list[Tensor], Ten
     return leaves, torch.eye(hidden if full else 1, device=device), torch.full((1,), STEP, device=device)
 
 
-def _unit(x: Tensor, *, full: bool, scan: Callable[..., Any] = dense_scan, **options: Any) -> Callable[[], Any]:
-    """Prepare h ← h + ε(A h + tanh(W h + V x + b)) where ``full``, and without A but with a skew W otherwise."""
+def _unit(x: Tensor, *, full: bool, scan: Callable[..., Any] | None = None, **options: Any) -> Callable[[], Any]:
+    """Prepare h ← h + ε(A h + tanh(W h + V x + b)) where ``full``, and without A but with a skew W otherwise.
+
+    As a layer does, through `driven_scan`; or by a product over all time and then a given ``scan``.
+    """
     hidden = x.shape[-1]
     leaves, identity, gain = _weights(hidden, x.device.type, full=full)
     start = torch.zeros(x.shape[1], hidden, device=x.device)
 
     def job() -> None:
         linear = identity + STEP * leaves[3] if full else identity
-        inputs = torch.nn.functional.linear(x, leaves[0], leaves[1])
         weight = leaves[2] if full else leaves[2] - leaves[2].T
-        states, _ = scan(inputs, start, weight, linear, gain, **options)
+        if scan is None:
+            states = driven_scan(x, leaves[0], leaves[1], start, weight, linear, gain, **options)
+        else:
+            inputs = torch.nn.functional.linear(x, leaves[0], leaves[1])
+            states, _ = scan(inputs, start, weight, linear, gain, **options)
         torch.autograd.grad(states.sum(), leaves)
 
     return job
