@@ -7,6 +7,7 @@ from tests.laws.layer_laws import LayerLaws
 class _TorchUnitLaws(LayerLaws):
     continuous = False
     variational_dropout = False
+    autocasts = False
 
 
 class TestLSTM(_TorchUnitLaws):

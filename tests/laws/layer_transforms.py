@@ -1,0 +1,74 @@
+"""What every layer must bear from outside: other dtypes, autocast, files, seeds, small sizes."""
+
+import pytest
+import safetensors.torch
+import torch
+
+STEPS, BATCH, CHANNELS, UNITS = 5, 3, 2, 4
+
+
+def parts_of(state):
+    return (state,) if isinstance(state, torch.Tensor) else tuple(state)
+
+
+def exact(got, expected):
+    torch.testing.assert_close(got, expected, rtol=0, atol=0)
+
+
+class TransformLaws:
+    """Inherited by `LayerLaws`; says what does not hold for a layer by the flags."""
+
+    autocasts = True
+    """Whether the layer answers for its state under autocast."""
+
+    def single(self, **options):
+        return self.cls(CHANNELS, UNITS, **{**self.options, **options})
+
+    def test_autocast_keeps_a_float32_state(self):
+        if not self.autocasts:
+            pytest.skip("torch's own kernels settle what autocast makes of a state")
+        layer, x = self.single(num_layers=2), torch.randn(STEPS, BATCH, CHANNELS)
+        expected, _ = layer(x)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            output, state = layer(x)
+        assert {part.dtype for part in parts_of(state)} == {torch.float32}
+        # bfloat16 has 8 bits: products err by some 4e-3 each, and there are a few in a row.
+        torch.testing.assert_close(output.float(), expected, rtol=0, atol=0.03 * max(expected.abs().max().item(), 0.1))
+        for gradient in torch.autograd.grad(output.float().sum(), [*layer.parameters()], allow_unused=True):
+            assert gradient is None or bool(torch.isfinite(gradient).all())
+
+    def test_to_float64(self):
+        layer, wide = self.single(num_layers=2), self.single(num_layers=2, dtype=torch.float64)
+        wide.load_state_dict(layer.state_dict())
+        x = torch.randn(STEPS, BATCH, CHANNELS, dtype=torch.float64)
+        moved, _ = layer.to(torch.float64)(x)
+        assert moved.dtype == torch.float64
+        torch.testing.assert_close(moved, wide(x)[0], rtol=1e-6, atol=1e-7)
+
+    def test_safetensors_round_trip(self):
+        layer, other = self.single(num_layers=2, bidirectional=True), self.single(num_layers=2, bidirectional=True)
+        stored = safetensors.torch.save({name: value.contiguous() for name, value in layer.state_dict().items()})
+        other.load_state_dict(safetensors.torch.load(stored), strict=True)
+        x = torch.randn(STEPS, BATCH, CHANNELS)
+        exact(other(x)[0], layer(x)[0])
+
+    def test_one_step_of_one_sequence(self):
+        layer = self.single(num_layers=2).eval()
+        x = torch.randn(1, 1, CHANNELS)
+        output, state = layer(x)
+        assert output.shape == (1, 1, UNITS)
+        if self.streams:
+            step, after = layer.step(x[0])
+            torch.testing.assert_close(step, output[0])
+            for one, other in zip(parts_of(after), parts_of(state), strict=True):
+                torch.testing.assert_close(one, other)
+        torch.autograd.grad(output.sum(), [*layer.parameters()], allow_unused=True)
+
+    def test_dropout_is_the_seeds(self):
+        layer, x = self.single(num_layers=2, dropout=0.5), torch.randn(STEPS, 2 * BATCH, CHANNELS)
+        drawn = []
+        for seed in (1, 1, 2):
+            torch.manual_seed(seed)
+            drawn.append(layer(x)[0])
+        exact(drawn[0], drawn[1])
+        assert not torch.equal(drawn[0], drawn[2])
