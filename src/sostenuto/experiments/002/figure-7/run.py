@@ -1,0 +1,46 @@
+"""Figure 7 of paper 002: norms of the hidden weights during training on noise-padded CIFAR-10."""
+
+from functools import partial
+
+import numpy as np
+from torch import nn
+
+from sostenuto.experiments import Settings, Workbench
+from sostenuto.experiments.tasks.oscillator_fits import noise_padded, oscillator_config
+from sostenuto.experiments.tasks.training import fit_cell
+from sostenuto.report.figures.plot import lines
+
+BOUND = 20.0
+
+
+def run(settings: Settings, bench: Workbench) -> None:
+    """Train with several seeds, reading the norms off after every epoch."""
+    data = noise_padded(bench, settings.dataset, settings.steps)
+    names = [f"norm/layer {number}" for number in range(1, settings.num_layers + 1)]
+    runs = []
+    for seed in range(bench.seed, bench.seed + settings.seeds):
+        config = oscillator_config(settings, seed=seed)
+        history = fit_cell(bench, f"fit/seed={seed}", data, config, probes={"norm": hidden_norms})["history"]
+        runs.append([[row[name] for row in history] for name in names])
+    norms = np.asarray(runs)
+    ends = norms[:, :, -1].max(axis=1)
+    bench.number("largest norm at the end", ends.tolist())
+    bench.law("norms do not explode", bool(norms.max() < BOUND), f"at most {norms.max():.3g}")
+    half = norms.shape[2] // 2
+    first = np.abs(norms[:, :, half - 1] - 1).mean()
+    second = np.abs(norms[:, :, -1] - norms[:, :, half - 1]).mean()
+    bench.law("norms saturate", bool(second < first / 2), f"{first:.3g} in the first half, {second:.3g} in the second")
+    epochs = list(range(1, norms.shape[2] + 1))
+    means, spreads = norms.mean(axis=0), norms.std(axis=0)
+    series = {f"layer {number}": row.tolist() for number, row in enumerate(means, start=1)}
+    bands = {f"layer {number}": row.tolist() for number, row in enumerate(spreads, start=1)}
+    draw = partial(lines, x=epochs, series=series, spreads=bands, labels=("epoch", "largest |w|"))
+    bench.figure("Norms of the hidden weights", draw, caption="Mean and deviation over trainings; they start below 1.")
+
+
+def hidden_norms(model: nn.Module, epoch: int) -> dict[str, float]:  # noqa: ARG001
+    """Return the largest absolute hidden weight of every layer."""
+    weights = {name: value for name, value in model.named_parameters() if "weight_hh" in name}
+    return {
+        f"layer {number}": float(value.detach().abs().max()) for number, value in enumerate(weights.values(), start=1)
+    }
