@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         stability_radius,
     )
     from sostenuto.audits.stability.state_spectrum import StateSpectrum, state_spectrum
+    from sostenuto.audits.stability.teacher_filter import TeacherFilter, teacher_filter
 
 __all__ = [
     "Adapted",
@@ -69,6 +70,7 @@ __all__ = [
     "RepeatedTokens",
     "StabilityRadius",
     "StateSpectrum",
+    "TeacherFilter",
     "adapt",
     "adversarial_accuracy",
     "adversarial_error",
@@ -95,10 +97,13 @@ __all__ = [
     "perturbed_sum_error",
     "stability_radius",
     "state_spectrum",
+    "teacher_filter",
     "token_memory",
 ]
 
 _HOMES = {
+    "teacher_filter": "stability.teacher_filter",
+    "TeacherFilter": "stability.teacher_filter",
     "noise_error": "robustness.noise_error",
     "NoiseError": "robustness.noise_error",
     "error_gap": "generalization.error_gap",

@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import chain
-from typing import TypeGuard
+from typing import TypeGuard, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -14,6 +14,8 @@ from torch import Tensor, nn
 from sostenuto.checks import InputError, require
 from sostenuto.models.classifier import SequenceClassifier
 from sostenuto.types import Lengths, Sequences
+
+Model = TypeVar("Model", bound=nn.Module)
 
 
 def place_of(model: nn.Module) -> tuple[torch.device, torch.dtype]:
@@ -44,7 +46,7 @@ def is_plain_classifier(model: nn.Module) -> TypeGuard[SequenceClassifier]:
     return type(model.head) is nn.Linear
 
 
-def still_copy(model: nn.Module) -> nn.Module:
+def still_copy(model: Model) -> Model:
     """Copy a model to the CPU, in float64, in evaluation mode and without gradients, as proofs and state maps need it.
 
     A layer bound to GPU kernels chooses its kernels anew, since there are none for such a copy.

@@ -58,13 +58,13 @@ def guarantee_words(bound: float | None, reason: str, limit: float, said: str) -
     """Put the guarantee into words; a ``bound`` of ``limit`` or more says nothing.
 
     >>> guarantee_words(None, "not applicable: x < 1 fails (2)", 1.0, "")
-    'The guarantee of paper 000 for new sequences is not applicable: x < 1 fails (2).'
+    'The guarantee for new sequences (paper 000) is not applicable: x < 1 fails (2).'
     """
     if bound is None:
-        return f"The guarantee of paper 000 for new sequences is {reason}."
+        return f"The guarantee for new sequences (paper 000) is {reason}."
     if bound >= limit:
-        return f"The guarantee of paper 000 applies but says nothing: {said}."
-    return f"Paper 000 guarantees for new sequences {said}."
+        return f"The guarantee for new sequences (paper 000) applies but says nothing: {said}."
+    return f"Guaranteed for new sequences (paper 000): {said}."
 
 
 def _has_form(model: nn.Module, forms: tuple[type[SequenceModel], ...]) -> bool:
@@ -77,4 +77,8 @@ def _has_form(model: nn.Module, forms: tuple[type[SequenceModel], ...]) -> bool:
 
 def _described(model: nn.Module) -> str:
     name = type(model).__name__
-    return f"{name} on {type(model.layer).__name__}" if isinstance(model, SequenceModel) else name
+    return (
+        f"{name} on {type(model.layer).__name__.removeprefix('Parametrized')}"
+        if isinstance(model, SequenceModel)
+        else name
+    )

@@ -45,10 +45,14 @@ class CertifiedAccuracy(AuditResult):
 
     def certified(self, radius: float) -> float:
         """Give the share of sequences that are answered rightly, whatever a change below ``radius`` does."""
+        if not self.radii:
+            return self.clean_accuracy if radius == 0 else 0.0
         return float(np.mean(np.asarray(self.right) & (np.asarray(self.radii) >= radius)))
 
     def attacked(self, radius: float) -> float:
         """Give the share of sequences that are answered rightly under the attack's changes of up to ``radius``."""
+        if not self.distances:
+            return self.clean_accuracy
         return float(np.mean(np.asarray(self.right) & (np.asarray(self.distances) > radius)))
 
     @property

@@ -1,7 +1,7 @@
 """Certificates side by side with measurement: what is proved of a recurrence, and what it does on the data."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -127,7 +127,7 @@ def _questions(followed: Followed, seen: Visited) -> list[tuple[int, Certificate
         hidden = layer.hidden_size
         places = [torch.arange(level * hidden, (level + 1) * hidden) for level in range(layer.num_layers)]
         return [(level, _plain_unit(layer, level), whole[:, own][:, :, own]) for level, own in enumerate(places)]
-    fields = field_jacobians(layer, seen)
+    fields = field_jacobians(cast(nn.Module, layer), seen)
     found = []
     for level in range(layer.num_layers):  # pyright: ignore[reportAttributeAccessIssue]
         own = own_places(layer, level)
