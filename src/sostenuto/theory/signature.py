@@ -90,7 +90,7 @@ def signature(
         basepoint: let the path begin at the origin and go to its first point; else it begins at its first point.
         total_variation: L in [0, 1); append the time channel (1 − L)/2 · t of paper 000, proposition 2, last. None:
             no time. `scale_paths` brings data to a total variation of at most L.
-        backend: ``"reference"``, ``"pysiglib"``, or ``"auto"``: see
+        backend: ``"reference"``, ``"cpu"`` (compiled), ``"pysiglib"``, or ``"auto"``: see
             `sostenuto.ops.signature_levels.levels_backend`. The answer records what was used.
 
     >>> line = torch.tensor([[5.0, 5.0], [6.0, 7.0]], dtype=torch.float64)

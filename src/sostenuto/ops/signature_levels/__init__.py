@@ -8,12 +8,15 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sostenuto.checks import MissingExtraError, check_choice, check_count, require
+from sostenuto.ops.backend import choose_backend
+from sostenuto.ops.dispatch import in_forward_mode
+from sostenuto.ops.signature_levels.autograd import compiled_levels
 from sostenuto.ops.signature_levels.increments import path_increments
 from sostenuto.ops.signature_levels.reference import signature_levels_reference
 
 __all__ = ["BACKENDS", "levels_backend", "path_increments", "signature_levels", "signature_size"]
 
-BACKENDS = ("auto", "reference", "pysiglib")
+BACKENDS = ("auto", "reference", "cpu", "pysiglib")
 HAS_PYSIGLIB = importlib.util.find_spec("pysiglib") is not None
 """Whether the extra ``signature`` is installed."""
 
@@ -28,25 +31,29 @@ def signature_size(channels: int, level: int) -> int:
 
 
 def levels_backend(requested: str, example: Tensor, *, prefixes: bool = False) -> str:
-    """Settle ``"auto"``: pysiglib where it is installed and can do what is asked, the reference otherwise.
+    """Settle ``"auto"``: the compiled kernels for float32 and float64 on the CPU, the reference for everything else.
 
-    pysiglib gives the whole path's signature in float32 or float64 on the CPU, and its gradient, but not a gradient's
-    gradient and none in forward mode; so what is differentiated goes to the reference unless pysiglib is named.
+    The kernels have the gradient, of prefixes too; a gradient's gradient is the reference's, and so is what is
+    differentiated in forward mode or goes through `torch.func`. pysiglib (extra ``signature``), where it is named,
+    gives whole paths in float32 or float64 on the CPU, and their gradient.
 
-    >>> levels_backend("auto", torch.zeros(1, 2, 3, requires_grad=True))
-    'reference'
+    >>> levels_backend("auto", torch.zeros(1, 2, 3)), levels_backend("auto", torch.zeros(1, 2, 3).half())
+    ('cpu', 'reference')
     """
     check_choice("backend", requested, BACKENDS)
-    possible = example.device.type == "cpu" and example.dtype in (torch.float32, torch.float64) and not prefixes
-    if requested == "auto":
-        plain = possible and not example.requires_grad and not _looked_on(example)
-        return "pysiglib" if HAS_PYSIGLIB and plain else "reference"
     if requested == "pysiglib":
         if not HAS_PYSIGLIB:
             raise MissingExtraError("pysiglib", "signature", "backend='pysiglib'")
+        possible = example.device.type == "cpu" and example.dtype in (torch.float32, torch.float64) and not prefixes
         got = f"{example.dtype} on {example.device}" + (" with prefixes=True" if prefixes else "")
         require(possible, "expected whole paths in float32 or float64 on the CPU for pysiglib", f"got {got}")
-    return requested
+        return requested
+    if in_forward_mode(example) or torch._C._are_functorch_transforms_active():
+        require(
+            requested != "cpu", "expected neither forward mode nor torch.func with backend='cpu'", "got one of them"
+        )
+        return "reference"
+    return choose_backend(requested, example, built=("cpu",))
 
 
 def signature_levels(
@@ -63,15 +70,12 @@ def signature_levels(
     [[1.0, 2.0, 0.5, 2.0, 0.0, 2.0]]
     """
     check_count("level", level)
-    if levels_backend(backend, increments, prefixes=prefixes) == "pysiglib":
+    chosen = levels_backend(backend, increments, prefixes=prefixes)
+    if chosen == "pysiglib":
         return _pysiglib(increments, level)
+    if chosen == "cpu":
+        return compiled_levels(increments, level, prefixes)
     return signature_levels_reference(increments, level, prefixes=prefixes)
-
-
-def _looked_on(example: Tensor) -> bool:
-    """Whether a compiler, a mapping or a forward-mode derivative follows this tensor: pysiglib knows none of them."""
-    watched = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
-    return watched or torch.autograd.forward_ad.unpack_dual(example).tangent is not None
 
 
 def _pysiglib(increments: Tensor, level: int) -> Tensor:
