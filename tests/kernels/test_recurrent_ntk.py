@@ -108,23 +108,58 @@ def test_sensitivity_is_the_gradient_by_the_input():
     np.testing.assert_allclose(kernel.sensitivity(x, y), np.array(slopes) / max(slopes), rtol=1e-5)
 
 
-def test_gradients_agree_with_forward_mode():
-    x = sample(6, 6, 4)
-    for options in (
+def forward_mode(kernel, x):
+    """Return the derivatives by theta, exactly, from the reference."""
+    from sostenuto.kernels import recurrent_ntk as module
+
+    base, letters = kernel._scales(), [p.name[-1] for p in kernel.hyperparameters if not p.fixed]
+    assert letters
+    slopes = []
+    for letter in letters:
+        count = 1 if letter == "v" else np.size(getattr(kernel, f"sigma_{letter}"))
+        for index in range(count):
+
+            def shifted(step, letter=letter, index=index, count=count):
+                direction = torch.ones(()) if count == 1 else torch.eye(count, dtype=torch.float64)[index]
+                parts = {**vars(base), letter: getattr(base, letter) * torch.exp(step * direction)}
+                return kernel._matrix(x, x, module.Scales(**parts))
+
+            slopes.append(module._forward_mode(shifted))
+    return np.stack(slopes, axis=2)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
         {"sigma_h": 0.4},
+        {"sigma_h": 0.4, "normalize": True, "kind": "nngp"},
+        {"sigma_b": 0.0},
         {"normalize": True, "activation": "erf"},
         {"num_layers": 2, "sigma_w": (1.2, 0.9)},
-    ):
-        kernel = RecurrentNTK(**{"sigma_b": 0.2, **options})
-        from sostenuto.kernels import recurrent_ntk as module
+        {"sigma_w": (1.3,), "normalize": True},
+    ],
+    ids=["start", "nngp", "no bias", "erf", "layers", "a list"],
+)
+def test_gradients_agree_with_forward_mode(options):
+    x = sample(6, 6, 4, 6)
+    x[3] = -x[0]
+    kernel = RecurrentNTK(**{"sigma_b": 0.2, **options})
+    np.testing.assert_allclose(kernel(x, eval_gradient=True)[1], forward_mode(kernel, x), rtol=1e-9, atol=1e-10)
 
-        gradient = kernel(x, eval_gradient=True)[1]
-        closed, module._differences = module._differences, module._forward_mode
-        try:
-            exact = kernel(x, eval_gradient=True)[1]
-        finally:
-            module._differences = closed
-        np.testing.assert_allclose(gradient, exact, rtol=1e-9, atol=1e-10)
+
+@pytest.mark.parametrize("options", [{}, {"activation": "erf"}], ids=["relu", "erf"])
+def test_gradients_of_long_sequences_that_grow(options):
+    """By σ_w the units of a rectifier grow as σ_w^T: a step of 1e-3 would miss 1e-4 of the derivative."""
+    x = sample(120, 120, channels=1)
+    kernel = RecurrentNTK(sigma_w=1.5, sigma_b=0.2, **options)
+    exact = forward_mode(kernel, x)
+    np.testing.assert_allclose(kernel(x, eval_gradient=True)[1], exact, rtol=1e-8, atol=1e-9 * np.abs(exact).max())
+
+
+def test_gradients_of_sequences_of_zeros_are_finite():
+    kernel = RecurrentNTK()
+    for result in kernel([np.zeros((3, 1)), np.ones((2, 1))], eval_gradient=True):
+        assert np.isfinite(result).all()
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,12 @@ from sostenuto.kernels.base import Bounds, Diagonal, Matrix, SequenceKernel, Ste
 from sostenuto.ops.recurrent_ntk import KINDS, POOLINGS, Scaled, Scales, recurrent_ntk, recurrent_ntk_diagonal
 from sostenuto.ops.recurrent_ntk.covariances import Covariances, covariances
 from sostenuto.ops.recurrent_ntk.duals import Quadrature, dual_of
+from sostenuto.ops.recurrent_ntk.fast import slopes
 from sostenuto.ops.recurrent_ntk.profile import profile
 
 Sigma = float | Sequence[float] | np.ndarray
-DIFFERENCE = 1e-3
-"""Steps of log σ in numerical derivatives."""
+DIFFERENCE = 3e-3
+"""Steps of log σ times those of time in numerical derivatives: units grow as σ_w^T."""
 
 
 class RecurrentNTK(SequenceKernel):
@@ -105,9 +106,11 @@ class RecurrentNTK(SequenceKernel):
     def gradients(self, sequences: list[Steps], names: list[str]) -> tuple[Matrix, dict[str, np.ndarray]]:
         """Return K and its derivatives by log σ, one a layer where there are several.
 
-        σ_v is a factor. The other derivatives of the closed forms are differences of fourth order in log σ, which find
-        them to some 1e-11 of K because K is found to some 1e-15; those of other activations are forward-mode.
+        σ_v is a factor. One layer of rectifiers carries the derivatives through its pairs beside the kernel. Those of
+        the other closed forms are differences of fourth order in log σ; those of other activations are forward-mode.
         """
+        if self.activation == "relu" and self.num_layers == 1 and self.pooling == "last":
+            return self._carried(sequences, names)
         matrix = self.gram(sequences, sequences)
         found: dict[str, np.ndarray] = {}
         for name in names:
@@ -166,6 +169,9 @@ class RecurrentNTK(SequenceKernel):
         value, logarithm = scaled.values[0, 0], scaled.rows[0]
         slope, growth = (
             torch.autograd.grad(part, one, retain_graph=True, allow_unused=True, materialize_grads=True)[0]
+            # What erf needs no unit for has a constant one.
+            if part.requires_grad
+            else torch.zeros_like(one)
             for part in (value, logarithm)
         )
         size = torch.linalg.vector_norm(slope + value.detach() * growth, dim=1)
@@ -210,7 +216,10 @@ class RecurrentNTK(SequenceKernel):
     def _matrix(self, left: list[Steps], right: list[Steps], scales: Scales) -> Tensor:
         rows = [torch.from_numpy(sequence) for sequence in left]
         columns = None if right is left else [torch.from_numpy(sequence) for sequence in right]
-        scaled = self._scaled(rows, columns, scales)
+        return self._finished(self._scaled(rows, columns, scales), left, right, scales)
+
+    def _finished(self, scaled: Scaled, left: list[Steps], right: list[Steps], scales: Scales) -> Tensor:
+        """Normalize, or bring back the units and refuse what float64 cannot hold."""
         if self.normalize:
             sides = [self._own(side, scales) for side in ((left,) if right is left else (left, right))]
             inverse = [torch.where(torch.isinf(units), 0.0, values**-0.5) for values, units in sides]
@@ -222,6 +231,26 @@ class RecurrentNTK(SequenceKernel):
             logarithm = float(scaled.values[i, j].detach().abs().log() + scaled.rows[i] + scaled.columns[j])
             raise _too_large(f"of sequences {i} of X and {j} of Y", logarithm)
         return matrix
+
+    def _carried(self, sequences: list[Steps], names: list[str]) -> tuple[Matrix, dict[str, np.ndarray]]:
+        """Return K and its derivatives in one pass over the pairs."""
+        letters = [name[-1] for name in names if name != "sigma_v"]
+        scales, moved = self._scales(), dict[str, np.ndarray]()
+        if letters:
+            found = slopes([torch.from_numpy(sequence) for sequence in sequences], scales, letters, kind=self.kind)
+            matrix = self._finished(found.scaled, sequences, sequences, scales).numpy()
+            units = found.scaled.rows.numpy()
+            for index, letter in enumerate(letters):
+                factor, growth = np.exp(units), found.units[index]
+                if self.normalize:
+                    factor, growth = found.own**-0.5, -0.5 * found.own_slopes[index] / found.own
+                    factor = np.where(np.isinf(units), 0.0, factor)
+                moved[letter] = found.values[index] * np.outer(factor, factor) + matrix * np.add.outer(growth, growth)
+        else:
+            matrix = self.gram(sequences, sequences)
+        moved["v"] = np.zeros_like(matrix) if self.normalize else 2 * matrix
+        both = {name: moved[name[-1]] for name in names}
+        return matrix, {n: each[:, :, None] if np.ndim(getattr(self, n)) else each for n, each in both.items()}
 
     def _derivative(self, sequences: list[Steps], matrix: Matrix, name: str, index: int) -> np.ndarray:
         letter = name[-1]
@@ -237,18 +266,20 @@ class RecurrentNTK(SequenceKernel):
             parts = {key: moved if key == letter else getattr(base, key) for key in "wubhv"}
             return self._matrix(sequences, sequences, Scales(**parts))
 
-        return _differences(shifted) if isinstance(self.activation, str) else _forward_mode(shifted)
+        if not isinstance(self.activation, str):
+            return _forward_mode(shifted)
+        return _differences(shifted, min(1e-3, DIFFERENCE / max(map(len, sequences))))
 
 
-def _differences(function: Callable[[Tensor], Tensor]) -> np.ndarray:
-    """Differentiate at 0 by four values: the error is 4/5! h⁴ f⁗′, here below 1e-11 of f."""
+def _differences(function: Callable[[Tensor], Tensor], step: float) -> np.ndarray:
+    """Differentiate at 0 by four values: the error is 4/5! h⁴ f⁗′."""
     with torch.no_grad():
         one, other = (
-            function(torch.tensor(k * DIFFERENCE, dtype=torch.float64))
-            - function(torch.tensor(-k * DIFFERENCE, dtype=torch.float64))
+            function(torch.tensor(k * step, dtype=torch.float64))
+            - function(torch.tensor(-k * step, dtype=torch.float64))
             for k in (1.0, 2.0)
         )
-        return ((8 * one - other) / (12 * DIFFERENCE)).numpy()
+        return ((8 * one - other) / (12 * step)).numpy()
 
 
 def _forward_mode(function: Callable[[Tensor], Tensor]) -> np.ndarray:
