@@ -35,18 +35,18 @@ def test_the_padding_word_is_zero_and_is_not_trained():
 def test_embedding_dropout_drops_whole_words_everywhere():
     model = make(embedding_dropout=0.5).train()
     tokens = torch.arange(1, WORDS).repeat(2, 2)
-    vectors, kept = model._embed(tokens), model.embedding(tokens)
+    vectors, kept = model.embed(tokens), model.embedding(tokens)
     factor = (vectors / kept).detach()
     assert set(factor.unique().tolist()) == {0.0, 2.0}
     by_word = factor.reshape(2 * 2, WORDS - 1, 5)
     torch.testing.assert_close(by_word, by_word[:1, :, :1].expand_as(by_word))
-    assert not torch.equal(model._embed(tokens), vectors)
+    assert not torch.equal(model.embed(tokens), vectors)
 
 
 def test_embedding_dropout_sleeps_in_eval():
     model = make(embedding_dropout=0.9).eval()
     tokens = torch.randint(1, WORDS, (2, 5))
-    torch.testing.assert_close(model._embed(tokens), model.embedding(tokens))
+    torch.testing.assert_close(model.embed(tokens), model.embedding(tokens))
 
 
 def test_given_word_vectors_are_used():

@@ -51,10 +51,11 @@ class TokenClassifier(SequenceModel):
         self, values: Tokens, lengths: Lengths | None = None, timespans: Timespans | None = None
     ) -> Float[Tensor, "batch class"]:
         """Return logits."""
-        states = self.states(self._embed(values), lengths, timespans, only_last=self.readout == "last")
+        states = self.states(self.embed(values), lengths, timespans, only_last=self.readout == "last")
         return self.head(pool(states, lengths, self.readout, bidirectional=self.layer.bidirectional))
 
-    def _embed(self, tokens: Tensor) -> Tensor:
+    def embed(self, tokens: Tensor) -> Tensor:
+        """Give the words' vectors; in training, words are dropped."""
         vectors = self.embedding(tokens)
         if not self.training or self.embedding_dropout == 0:
             return vectors

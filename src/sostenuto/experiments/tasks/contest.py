@@ -1,0 +1,113 @@
+"""Models trained on the same data and set side by side: choose on validation, repeat over seeds, test once."""
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from sostenuto.checks import require
+from sostenuto.data.dataset import Dataset
+from sostenuto.experiments.tasks.device_training import scored_cell, seeds_of, train_cell
+from sostenuto.experiments.tasks.recipe import Recipe, make_recipe
+from sostenuto.experiments.workbench import Workbench
+from sostenuto.report.figures.plot import lines
+
+SHARED, TRIED = "all", "try"
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What became of one contestant: the chosen recipe; one record, one test score and one test loss a seed."""
+
+    name: str
+    key: str
+    recipe: Recipe
+    records: list[dict[str, Any]]
+    scores: list[float]
+    losses: list[float]
+    is_accuracy: bool
+
+    @property
+    def mean(self) -> float:
+        """Mean of the test scores over the seeds."""
+        return sum(self.scores) / len(self.scores)
+
+
+def candidates(settings: Mapping[str, Any], prefix: str, part: str = "") -> dict[str, Recipe]:
+    """Read the recipes of a contestant from flat settings: ``all.*``, then ``<part>.*``, then ``<prefix>.*``.
+
+    ``<prefix>.try.<name>`` and ``all.try.<name>`` list values to choose from on the validation part; several such lists
+    are combined. The key of a recipe names what it tries.
+
+    >>> settings = {"all.layer": "lstm", "small.hidden_size": 4, "small.try.learning_rate": [0.1, 0.2]}
+    >>> [(key, one.run.training.learning_rate) for key, one in candidates(settings, "small").items()]
+    [('small/learning_rate=0.1', 0.1), ('small/learning_rate=0.2', 0.2)]
+    """
+    own: dict[str, Any] = {}
+    for lead in (SHARED, part, prefix):
+        own |= {key.removeprefix(f"{lead}."): value for key, value in settings.items() if key.startswith(f"{lead}.")}
+    tried = {key.removeprefix(f"{TRIED}."): own.pop(key) for key in list(own) if key.startswith(f"{TRIED}.")}
+    empty = [name for name, values in tried.items() if not values]
+    require(not empty, "expected values to choose from", f"got none for {empty}")
+    found = {}
+    for values in itertools.product(*tried.values()):
+        choice = dict(zip(tried, values, strict=True))
+        key = "/".join([prefix, *(f"{name}={value}" for name, value in choice.items())])
+        found[key] = make_recipe(own | choice)
+    return found
+
+
+def compete(
+    bench: Workbench, settings: Mapping[str, Any], dataset: Dataset, contestants: Mapping[str, str], part: str = ""
+) -> dict[str, Trained]:
+    """Train every contestant (prefix of its settings → name) and test what validation chose, ``seeds`` times.
+
+    Where one experiment has several data sets, ``part`` names this one: it goes before the keys of the cells, and
+    settings under it are for this data set. The page gets a table of the trainings and their validation curves.
+    """
+    bench.checksums.setdefault(dataset.name, dataset.train.checksum())
+    found, rows, curves = {}, [], {}
+    for prefix, name in contestants.items():
+        trained = _contest(bench, dataset, candidates(settings, prefix, part), name, settings["seeds"], part)
+        found[prefix] = trained
+        for seed, (record, score) in enumerate(zip(trained.records, trained.scores, strict=True)):
+            told = trained.key.removeprefix(prefix).strip("/") or "–"
+            measured = [_percent(trained, value) for value in (record["validation"], score)]
+            measured += [record["seconds"], record["steps_per_second"]]
+            rows.append((name, told, seed, record["parameters"], record["history"][-1]["epoch"], *measured))
+        curves[name] = trained.records[0]["history"]
+    columns = ("model", "chosen", "seed", "parameters", "epochs", "validation", "test", "seconds", "steps a second")
+    bench.table(f"Trainings on {dataset.name}", columns, rows)
+    bench.figure(f"Validation, {dataset.name}", partial(_draw, curves=curves), caption="One line a model, first seed.")
+    return found
+
+
+def _contest(
+    bench: Workbench, dataset: Dataset, recipes: Mapping[str, Recipe], name: str, seeds: int, part: str
+) -> Trained:
+    lead = f"{part}/" if part else ""
+    first = {key: train_cell(bench, f"{lead}{key}/seed=0", dataset, recipe) for key, recipe in recipes.items()}
+    classes = dataset.train.task in ("classification", None)
+    chosen = (max if classes else min)(first, key=lambda key: first[key]["validation"])
+    if len(first) > 1:
+        tried = ", ".join(f"{key} {record['validation']:.4g}" for key, record in first.items())
+        bench.note(f"{name}: chosen on the validation part of {dataset.name}: {chosen} (of {tried}).")
+    repeated = {f"{lead}{chosen}/seed={seed}": one for seed, one in enumerate(seeds_of(recipes[chosen], seeds))}
+    records = [train_cell(bench, key, dataset, one) for key, one in repeated.items()]
+    tested = [scored_cell(bench, key, dataset, one) for key, one in repeated.items()]
+    scores, losses = ([one[which] for one in tested] for which in ("score", "loss"))
+    return Trained(name, chosen, recipes[chosen], records, scores, losses, classes)
+
+
+def _percent(trained: Trained, value: float | None) -> float | str:
+    if value is None:
+        return "–"
+    return 100 * value if trained.is_accuracy else value
+
+
+def _draw(axes: Any, *, curves: Mapping[str, list[dict[str, Any]]]) -> None:
+    for name, history in curves.items():
+        rows = [row for row in history if "validation" in row]
+        lines(axes, [row["epoch"] for row in rows], {name: [row["validation"] for row in rows]}, labels=("epoch", ""))
+    axes.legend()

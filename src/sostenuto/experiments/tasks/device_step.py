@@ -1,0 +1,218 @@
+"""One step of training on static buffers: forward, backward, clip, Adam, average; on CUDA recorded as one graph."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor, nn
+
+from sostenuto.checks import check_choice, require
+from sostenuto.experiments.tasks.device_part import Bucket, DevicePart, Drawn
+from sostenuto.experiments.tasks.recipe import Recipe
+from sostenuto.models.base import SequenceModel
+from sostenuto.models.readout import pool
+from sostenuto.models.sequence import SequenceToSequence
+from sostenuto.models.tokens import TokenClassifier
+from sostenuto.training.average import WeightAverage
+from sostenuto.training.state import random_states, set_random_states
+
+_WARM_UP = 3
+
+
+class DeviceStep:
+    """A model, its optimizer and the average of its weights, and the step that moves them.
+
+    What a step needs of the host are three writes into buffers (indices, learning rate, weight of the average), so
+    that on CUDA the step can be a graph, one for each bucket of lengths. The same code runs plainly on the CPU.
+    """
+
+    def __init__(self, model: SequenceModel, recipe: Recipe, part: DevicePart, buckets: list[Bucket]) -> None:
+        self.model, self.recipe, self.part, self.buckets = model, recipe, part, buckets
+        training, device = recipe.run.training, part.values.device
+        if training.gradient_window:
+            model.gradient_window = training.gradient_window
+        self.uses_graph = recipe.device.graph and device.type == "cuda"
+        self.rate = torch.zeros((), device=device)
+        self.weight = torch.ones((), device=device)
+        self.loss_sum = torch.zeros((), device=device, dtype=torch.float64)
+        self.index = [torch.zeros(bucket.batch_size, dtype=torch.long, device=device) for bucket in buckets]
+        self.optimizer = make_optimizer(model, recipe, self.rate)
+        self.average = WeightAverage(model, training.ema_decay) if training.ema_decay else None
+        live = model.state_dict()
+        self._averaged = [(self.average.tensors[name], live[name]) for name in live] if self.average else []
+        self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
+
+    def take(self, bucket: int, index: Int[Tensor, " batch"], learning_rate: float, average_weight: float) -> None:
+        """Run one step on the sequences at ``index``."""
+        self.model.train()
+        if self.uses_graph and bucket not in self._graphs:
+            self._record(bucket)
+        self.index[bucket].copy_(index, non_blocking=True)
+        self.rate.fill_(learning_rate)
+        self.weight.fill_(average_weight)
+        if self.uses_graph:
+            self._graphs[bucket].replay()
+        else:
+            self._step(bucket)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Name every tensor that a step changes, for checkpoints; they are written to in place."""
+        named = {f"model/{name}": value for name, value in self.model.state_dict().items()}
+        if self.average is not None:
+            named |= {f"average/{name}": value for name, value in self.average.tensors.items()}
+        for number, state in enumerate(self.optimizer.state.values()):
+            named |= {f"optimizer/{number}/{key}": value for key, value in state.items()}
+        return named | {"loss_sum": self.loss_sum}
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Take back what `tensors` gave."""
+        mine = self.tensors()
+        require(mine.keys() <= tensors.keys(), "expected a checkpoint of this recipe", "got another's")
+        with torch.no_grad():
+            for name, value in mine.items():
+                value.copy_(tensors[name])
+
+    def _step(self, bucket: int) -> None:
+        drawn = self.part.drawn(self.index[bucket], self.buckets[bucket].steps)
+        drawn = augmented(drawn, self.recipe)
+        scores = predict(self.model, drawn, self.recipe.device.readout_dropout)
+        loss = losses(scores, drawn, self.recipe.run.training.label_smoothing).mean()
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        clip = self.recipe.run.training.gradient_clip
+        if clip:
+            nn.utils.clip_grad_norm_(self.model.parameters(), clip)
+        self.optimizer.step()
+        with torch.no_grad():
+            self.loss_sum += loss.detach()
+            for mean, value in self._averaged:
+                if value.is_floating_point():
+                    mean.lerp_(value, self.weight.to(value.dtype))
+                else:
+                    mean.copy_(value)
+
+    def _record(self, bucket: int) -> None:
+        """Warm up on another stream, put everything back as it was, and record the step without running it."""
+        kept, states = {name: value.clone() for name, value in self.tensors().items()}, random_states()
+        self.index[bucket].copy_(self.buckets[bucket].members[: len(self.index[bucket])])
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(_WARM_UP):
+                self._step(bucket)
+        torch.cuda.current_stream().wait_stream(stream)
+        self.restore(kept)
+        set_random_states(states)
+        self.optimizer.zero_grad(set_to_none=True)
+        graph = torch.cuda.CUDAGraph()
+        pool_id = next((one.pool() for one in self._graphs.values()), None)
+        with torch.cuda.graph(graph, pool=pool_id):
+            self._step(bucket)
+        self._graphs[bucket] = graph
+
+
+def make_optimizer(model: nn.Module, recipe: Recipe, rate: Tensor) -> torch.optim.Optimizer:
+    """Make Adam or AdamW whose state exists from the start; weight decay is for matrices alone."""
+    training = recipe.run.training
+    check_choice("optimizer", training.optimizer, ("adam", "adamw"))
+    kind = torch.optim.Adam if training.optimizer == "adam" else torch.optim.AdamW
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    groups = [
+        {"params": [weight for weight in weights if weight.ndim > 1], "weight_decay": training.weight_decay},
+        {"params": [weight for weight in weights if weight.ndim <= 1], "weight_decay": 0.0},
+    ]
+    options = {"capturable": True, "fused": True} if rate.is_cuda else {}
+    optimizer = kind([group for group in groups if group["params"]], lr=rate, **options)
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+    # One step at rate 0 makes the state; set to 0 it is that of an optimizer that has seen nothing.
+    for weight in weights:
+        weight.grad = torch.zeros_like(weight)
+    optimizer.step()
+    for state in optimizer.state.values():
+        for value in state.values():
+            value.zero_()
+    optimizer.zero_grad(set_to_none=True)
+    return optimizer
+
+
+def predict(model: SequenceModel, drawn: Drawn, readout_dropout: float = 0.0) -> Float[Tensor, "batch ..."]:
+    """Run a model of one direction on padded sequences as they are: what comes after an end is not looked at.
+
+    Packing would ask the device for the lengths, which a graph cannot.
+    """
+    require(not model.layer.bidirectional, "expected a model of one direction", "got two")
+    values = model.embed(drawn.values) if isinstance(model, TokenClassifier) else drawn.values
+    states = model.states(values, only_last=drawn.lengths is None)
+    if isinstance(model, SequenceToSequence):
+        return model.head(states).float()
+    kept = pool(states, drawn.lengths, model.readout)  # pyright: ignore[reportArgumentType]
+    kept = F.dropout(kept, readout_dropout, model.training)
+    return model.head(kept).float()  # pyright: ignore[reportCallIssue]
+
+
+def losses(scores: Float[Tensor, "batch ..."], drawn: Drawn, label_smoothing: float = 0.0) -> Float[Tensor, " batch"]:
+    """Give each sequence's loss: cross-entropy for classes, mean squared error for numbers."""
+    if not drawn.targets.is_floating_point():
+        return F.cross_entropy(scores, drawn.targets, label_smoothing=label_smoothing, reduction="none")
+    squares = squared_errors(scores, drawn)
+    return squares.flatten(1).mean(1)
+
+
+def squared_errors(scores: Float[Tensor, "batch ..."], drawn: Drawn) -> Float[Tensor, "batch ..."]:
+    """Give the squared error of every number; a target for every step needs sequences of one length."""
+    per_step = drawn.targets.ndim == 3 and drawn.targets.shape[1] == drawn.values.shape[1]
+    require(not per_step or drawn.lengths is None, "expected sequences of one length for step targets", "got several")
+    return (scores.reshape(drawn.targets.shape) - drawn.targets) ** 2
+
+
+def augmented(drawn: Drawn, recipe: Recipe, generator: torch.Generator | None = None) -> Drawn:
+    """Add what a batch gets on its way: noise after the signal, noise on it, a random choice of steps.
+
+    With a generator, which is for scoring, only the noise after the signal is added.
+    """
+    values, training = drawn.values, recipe.run.training
+    more = recipe.device.noise_steps - values.shape[1]
+    if recipe.device.noise_steps and more > 0:
+        shape = (len(values), more, *values.shape[2:])
+        noise = torch.randn(shape, device=values.device, dtype=values.dtype, generator=generator)
+        values = torch.cat([values, noise], dim=1)
+    drawn = Drawn(values, drawn.targets, drawn.lengths)
+    if generator is not None:
+        return drawn
+    if training.input_noise and values.is_floating_point():
+        drawn = Drawn(values + training.input_noise * torch.randn_like(values), drawn.targets, drawn.lengths)
+    return subsampled(drawn, training.subsample) if training.subsample else drawn
+
+
+def subsampled(drawn: Drawn, count: int) -> Drawn:
+    """Keep ``count`` steps of every sequence, drawn at random and in order; shorter ones are kept whole."""
+    values = drawn.values
+    if count >= values.shape[1]:
+        return drawn
+    chance = torch.rand(values.shape[:2], device=values.device).masked_fill(~drawn.mask, torch.inf)
+    kept = chance.argsort(1)[:, :count].sort(1).values
+    kept = kept.reshape(*kept.shape, *[1] * (values.ndim - 2)).expand(-1, -1, *values.shape[2:])
+    lengths = None if drawn.lengths is None else drawn.lengths.clamp(max=count)
+    return Drawn(values.gather(1, kept), drawn.targets, lengths)
+
+
+@contextmanager
+def matmul_precision(tf32: bool) -> Iterator[None]:
+    """Let float32 products of matrices round to TensorFloat-32 inside the block, where the device has it."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if tf32 else before)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def metric_sums(scores: Shaped[Tensor, "batch ..."], drawn: Drawn, target_scale: Tensor | None) -> Tensor:
+    """Sum up right answers, or mean squared errors in the target's own unit, over a batch."""
+    if target_scale is None:
+        return (scores.argmax(-1) == drawn.targets).double().sum()
+    squares = squared_errors(scores, drawn) * target_scale**2
+    return squares.flatten(1).mean(1).double().sum()

@@ -1,0 +1,78 @@
+"""A recipe: all that a training on the device depends on, as plain data."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from sostenuto.checks import check_count, check_fraction, require
+from sostenuto.training.config import DataConfig, ModelConfig, RunConfig, TrainingConfig, overlaid
+
+_CHECKPOINT_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class DeviceConfig:
+    """How a training runs on its device, and what it adds to a `RunConfig`.
+
+    Args:
+        graph: on CUDA, record the whole step once and replay it; layers that ask the device cannot (ExpRNN, cuDNN's).
+        tf32: on CUDA, let products of matrices round to TensorFloat-32.
+        readout_dropout: dropout on what the read-out sees.
+        noise_steps: append standard normal noise, drawn anew for every batch, up to so many steps; 0 for none.
+        buckets: lengths at which sequences are sorted into batches of similar length.
+        evaluate_every: epochs between two scores on the validation part.
+        evaluation_batch: sequences scored at once.
+    """
+
+    graph: bool = True
+    tf32: bool = False
+    readout_dropout: float = 0.0
+    noise_steps: int = 0
+    buckets: tuple[int, ...] = ()
+    evaluate_every: int = 1
+    evaluation_batch: int = 1000
+
+    def __post_init__(self) -> None:
+        check_fraction("readout_dropout", self.readout_dropout)
+        check_count("noise_steps", self.noise_steps, least=0)
+        check_count("evaluate_every", self.evaluate_every)
+        check_count("evaluation_batch", self.evaluation_batch)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Data, model, training and device.
+
+    >>> recipe = make_recipe({"layer": "unicornn", "hidden_size": 8, "epochs": 2, "tf32": True})
+    >>> recipe.run.model.options, recipe.run.training.epochs, recipe.device.tf32
+    ({'hidden_size': 8}, 2, True)
+    """
+
+    run: RunConfig = field(default_factory=RunConfig)
+    device: DeviceConfig = field(default_factory=DeviceConfig)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return nested dicts of plain values; how often a checkpoint is written changes nothing and is left out."""
+        values = {**self.run.to_dict(), "device": asdict(self.device)}
+        values["training"].pop("checkpoint_seconds")
+        return values
+
+
+def make_recipe(settings: Mapping[str, Any]) -> Recipe:
+    """Read a recipe from flat settings: names of `DataConfig`, `TrainingConfig` and `DeviceConfig`, else the layer's.
+
+    ``layer``, ``readout``, ``embedding_size`` and ``embedding_dropout`` are the model's own; ``option.NAME`` is the
+    layer's where another has that name too (``option.precision``). A validation part of 5 %
+    and unscaled values are the defaults, as pixels in [0, 1] want no scaling.
+    """
+    groups: dict[str, dict[str, Any]] = {"data": {}, "model": {}, "training": {}, "device": {}, "options": {}}
+    kinds = {"data": DataConfig, "model": ModelConfig, "training": TrainingConfig, "device": DeviceConfig}
+    for name, value in settings.items():
+        home = next((key for key, kind in kinds.items() if name in kind.__dataclass_fields__), "options")
+        name = name.removeprefix("option.")
+        groups[home][name] = tuple(value) if home == "device" and isinstance(value, list) else value
+    require("layer" in settings, "expected a layer in a recipe", f"got {sorted(settings)}")
+    data = overlaid(DataConfig(scaling="none", validation=0.05), groups["data"])
+    model = replace(overlaid(ModelConfig(), groups["model"]), options=groups["options"])
+    training = overlaid(TrainingConfig(checkpoint_seconds=_CHECKPOINT_SECONDS), groups["training"])
+    return Recipe(RunConfig(data, model, training), DeviceConfig(**groups["device"]))

@@ -1,0 +1,200 @@
+"""Fast training: batches by index, one step on static buffers, stopped and taken up, scored apart."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from sostenuto import datasets
+from sostenuto.checks import InputError
+from sostenuto.data.batch import SequenceBatch
+from sostenuto.data.encoding import Encoding
+from sostenuto.experiments.catalog import Experiment
+from sostenuto.experiments.tasks.contest import candidates, compete
+from sostenuto.experiments.tasks.device_part import DevicePart, Drawn, epoch_batches
+from sostenuto.experiments.tasks.device_step import augmented, losses, make_optimizer, predict, subsampled
+from sostenuto.experiments.tasks.device_training import (
+    DeviceTraining,
+    evaluate,
+    scored_cell,
+    seeds_of,
+    train_cell,
+    trained_model,
+)
+from sostenuto.experiments.tasks.long_data import cut, pooled, rate_stand_in, wave_stand_in, word_stand_in
+from sostenuto.experiments.tasks.recipe import make_recipe
+from sostenuto.experiments.workbench import StoppedError, Workbench
+from sostenuto.models.classifier import SequenceClassifier
+from sostenuto.nn import GRU, UnICORNN
+
+SETTINGS = {
+    "layer": "unicornn",
+    "hidden_size": 4,
+    "num_layers": 2,
+    "dropout": 0.2,
+    "readout_dropout": 0.1,
+    "epochs": 3,
+    "batch_size": 32,
+    "ema_decay": 0.9,
+    "weight_decay": 0.01,
+    "validation": 0.3,
+    "checkpoint_seconds": 0.0,
+}
+
+
+@pytest.fixture
+def make_bench(write_toy, tmp_path):
+    experiment = Experiment.read(write_toy() / "009" / "toy")
+
+    def make(name: str) -> Workbench:
+        settings = experiment.settings("quick")
+        return Workbench(experiment, settings, protocol="quick", folder=tmp_path / name, progress=False, device="cpu")
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def digits():
+    whole = datasets.load("digits")
+    return replace(whole, train=whole.train.take(np.arange(200)), test=whole.test.take(np.arange(60)))
+
+
+class TestParts:
+    def test_an_epoch_visits_every_sequence_once_but_the_rest(self):
+        lengths = [3, 9, 4, 10, 2, 8, 5]
+        part = DevicePart.of(SequenceBatch.from_sequences([np.ones((n, 1)) for n in lengths], targets=[0] * 7))
+        buckets = part.buckets(2, (5,))
+        assert [bucket.steps for bucket in buckets] == [5, 10]
+        batches = epoch_batches(buckets, 0, 0)
+        seen = torch.cat([index for _, index in batches]).tolist()
+        assert len(seen) == len(set(seen)) == 6
+        for bucket, index in batches:
+            assert all(lengths[one] <= buckets[bucket].steps for one in index.tolist())
+        assert [index.tolist() for _, index in epoch_batches(buckets, 0, 0)] == [index.tolist() for _, index in batches]
+        assert [index.tolist() for _, index in epoch_batches(buckets, 0, 1)] != [index.tolist() for _, index in batches]
+
+    def test_padding_is_not_looked_at(self):
+        torch.manual_seed(0)
+        model = SequenceClassifier(GRU(1, 5, batch_first=True), 3).eval()
+        values, lengths = torch.randn(4, 9, 1), torch.tensor([3, 9, 5, 1])
+        drawn = Drawn(values, torch.zeros(4, dtype=torch.long), lengths)
+        alone = torch.cat([model(values[i : i + 1, : lengths[i]]) for i in range(4)])
+        torch.testing.assert_close(predict(model, drawn), alone)
+
+    def test_noise_comes_after_the_signal_and_anew(self):
+        recipe = make_recipe({**SETTINGS, "noise_steps": 12})
+        drawn = Drawn(torch.ones(5, 4, 2), torch.zeros(5, dtype=torch.long), None)
+        one, other = augmented(drawn, recipe).values, augmented(drawn, recipe).values
+        assert one.shape == (5, 12, 2)
+        assert torch.equal(one[:, :4], drawn.values)
+        assert not torch.equal(one[:, 4:], other[:, 4:])
+        scored = [augmented(drawn, recipe, torch.Generator().manual_seed(3)).values for _ in range(2)]
+        assert torch.equal(*scored)
+
+    def test_subsampling_keeps_order_and_true_steps(self):
+        values = torch.arange(20.0).reshape(2, 10, 1)
+        kept = subsampled(Drawn(values, torch.zeros(2), torch.tensor([10, 4])), 6)
+        assert kept.values.shape == (2, 6, 1)
+        assert kept.lengths.tolist() == [6, 4]
+        assert (kept.values[0, 1:] > kept.values[0, :-1]).all()
+        assert kept.values[1, :4, 0].tolist() == [10.0, 11.0, 12.0, 13.0]
+
+
+class TestStep:
+    def test_optimizer_begins_with_an_empty_state(self):
+        torch.manual_seed(0)
+        model = SequenceClassifier(UnICORNN(1, 3, batch_first=True), 2)
+        before = {name: value.clone() for name, value in model.state_dict().items()}
+        optimizer = make_optimizer(model, make_recipe({**SETTINGS, "weight_decay": 0.5}), torch.zeros(()))
+        assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+        assert all(not value.any() for state in optimizer.state.values() for value in state.values())
+        assert {group["weight_decay"] for group in optimizer.param_groups} == {0.5, 0.0}
+        assert all(weight.ndim > 1 for weight in optimizer.param_groups[0]["params"])
+
+    def test_steps_are_those_of_a_plain_loop(self, digits):
+        """Two epochs by hand with torch's Adam end with the same weights."""
+        plain = {**SETTINGS, "dropout": 0.0, "readout_dropout": 0.0, "ema_decay": 0.0, "weight_decay": 0.0}
+        recipe = make_recipe({**plain, "epochs": 2, "optimizer": "adam", "schedule": "constant", "gradient_clip": 0.5})
+        training = DeviceTraining(digits, recipe, "cpu")
+        model = SequenceClassifier(UnICORNN(1, 4, 2, batch_first=True), 10)
+        model.load_state_dict(training.step.model.state_dict())
+        optimizer = torch.optim.Adam(model.parameters(), lr=recipe.run.training.learning_rate)
+        part = training.step.part
+        training.run()
+        for epoch in range(2):
+            for _, index in epoch_batches(training.buckets, 0, epoch):
+                drawn = part.drawn(index)
+                optimizer.zero_grad()
+                losses(model(drawn.values), drawn).mean().backward()
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+                optimizer.step()
+        score = evaluate(model, training.encoding, training.validation, recipe)
+        assert training.progress.history[-1]["validation_loss"] == pytest.approx(score[0], rel=1e-5)
+
+
+class TestCells:
+    def test_stopped_and_taken_up_ends_with_the_same_weights(self, make_bench, digits, monkeypatch):
+        recipe = make_recipe(SETTINGS)
+        whole, sliced = make_bench("whole"), make_bench("sliced")
+        alone = train_cell(whole, "fit", digits, recipe)
+        asked = iter(range(8))
+
+        def out_of_time() -> None:
+            if next(asked, None) == 7:
+                raise StoppedError("stopped")
+
+        monkeypatch.setattr(sliced, "check_time", out_of_time)
+        with pytest.raises(StoppedError):
+            train_cell(sliced, "fit", digits, recipe)
+        later = make_bench("sliced")
+        found = train_cell(later, "fit", digits, recipe)
+        assert [row["train_loss"] for row in found["history"]] == [row["train_loss"] for row in alone["history"]]
+        ours, theirs = (trained_model(bench, "fit", digits, recipe).model.state_dict() for bench in (later, whole))
+        assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+        assert scored_cell(later, "fit", digits, recipe) == scored_cell(whole, "fit", digits, recipe)
+
+    def test_seeds_share_the_validation_part(self, digits):
+        one, other = (DeviceTraining(digits, recipe, "cpu") for recipe in seeds_of(make_recipe(SETTINGS), 2))
+        assert torch.equal(one.validation.values, other.validation.values)
+        weights = [training.step.model.head.weight for training in (one, other)]
+        assert not torch.equal(*weights)
+
+    def test_lost_weights_are_told_of(self, make_bench, digits):
+        with pytest.raises(InputError, match="remove the cell fit to train it again"):
+            trained_model(make_bench("run"), "fit", digits, make_recipe(SETTINGS))
+
+    def test_words_waves_and_rates_are_learned(self):
+        """Tokens of unequal length, long waves and a regression all go through the same loop."""
+        shared = {**SETTINGS, "epochs": 2, "batch_size": 16, "learning_rate": 0.02}
+        words = make_recipe({**shared, "embedding_size": 8, "buckets": [30]})
+        found = DeviceTraining(cut(word_stand_in(0), 50), words, "cpu").run()
+        assert found.history[-1]["train_loss"] < 0.72
+        waves = make_recipe({**shared, "subsample": 20, "test_fraction": 0.2})
+        assert DeviceTraining(pooled(wave_stand_in(0, count=60, steps=80)), waves, "cpu").run().best_epoch is not None
+        rates = make_recipe({**shared, "task": "regression", "test_fraction": 0.2})
+        training = DeviceTraining(rate_stand_in(0, count=60, steps=80), rates, "cpu")
+        assert 0 < -training.run().best_score[0] < 20
+        assert isinstance(training.encoding, Encoding)
+
+
+def test_contest_chooses_on_validation_and_tests_the_chosen(make_bench, digits):
+    settings = {
+        **{f"all.{name}": value for name, value in SETTINGS.items() if name != "hidden_size"},
+        "seeds": 2,
+        "small.hidden_size": 2,
+        "wide.try.hidden_size": [3, 6],
+        "easy.batch_size": 50,
+    }
+    assert list(candidates(settings, "wide")) == ["wide/hidden_size=3", "wide/hidden_size=6"]
+    assert candidates(settings, "small", "easy")["small"].run.training.batch_size == 50
+    bench = make_bench("contest")
+    found = compete(bench, settings, digits, {"small": "a small one", "wide": "a wide one"}, part="easy")
+    assert len(found["wide"].scores) == 2
+    assert found["wide"].records[0]["validation"] == max(
+        train_cell(bench, f"easy/{key}/seed=0", digits, recipe)["validation"]
+        for key, recipe in candidates(settings, "wide", "easy").items()
+    )
+    tested = [path.name for path in (bench.folder / "cells").rglob("test.*.json")]
+    assert len(tested) == 4
+    assert len(bench.tables[0].rows) == 4
