@@ -15,7 +15,13 @@ from sklearn.svm import SVC, LinearSVC
 import sostenuto as so
 from sostenuto.checks import FileFormatError, InputError
 from sostenuto.estimators.class_scores import one_against_rest, temperature
-from sostenuto.estimators.evidence import gram_slopes, maximize_evidence, profile_likelihood
+from sostenuto.estimators.evidence import (
+    gram_slopes,
+    leave_one_out_likelihood,
+    marginal_likelihood,
+    maximize_evidence,
+    profile_likelihood,
+)
 from sostenuto.estimators.folds import deal_folds
 from sostenuto.estimators.grid_search import GridScores, judge_again, out_of_fold_scores, right_answers
 from sostenuto.estimators.kernel_base import unit_norm
@@ -75,6 +81,23 @@ class TestClassifier:
         np.testing.assert_allclose(learned.decision_function(new), machine.decision_function(cross), rtol=1e-10)
         np.testing.assert_array_equal(learned.predict(new), machine.predict(cross))
         assert len(learned.sequences_) == len(machine.support_)
+
+    def test_kernels_that_are_not_told_apart_are_averaged(self):
+        X, y = three_classes()
+        new = three_classes(seed=2)[0]
+        options = {"sigma_w": [1.35, 1.4, 1.45], "sigma_b": 0.1, "sigma_h": 0.0, "C": [1.0, 10.0], "random_state": 0}
+        learned = so.RNTKClassifier(folds=3, **options).fit(X, y)
+        assert len(learned.costs_) == len(learned.kernel_of_) == len(learned.dual_coef_) > 2
+        assert len(learned.kernels_) > 1
+        alone = [
+            so.RNTKClassifier("none", sigma_w=learned.kernels_[place].sigma_w, sigma_b=0.1, sigma_h=0.0, C=cost)
+            for place, cost in zip(learned.kernel_of_, learned.costs_, strict=True)
+        ]
+        scores = [each.fit(X, y).decision_function(new) for each in alone]
+        np.testing.assert_allclose(learned.decision_function(new), np.mean(scores, axis=0), rtol=1e-10)
+        one = so.RNTKClassifier(choose="best", folds=3, **options).fit(X, y)
+        assert (len(one.costs_), one.best_score_) == (1, learned.best_score_)
+        np.testing.assert_allclose(one.decision_function(new), scores[0], rtol=1e-10)
 
     def test_the_default_grid_is_the_papers(self):
         assert [len(values) for values in PAPER_GRID.values()] == [1, 15, 1, 12, 5]
@@ -167,11 +190,20 @@ class TestProtocol:
         assert SupportVectors.fit(K, classes, 1e5).is_free(1e6)
         assert not SupportVectors.fit(K, classes, 0.01).is_free(0.01)
 
-    def test_the_best_kernels_are_in_question_each_with_its_smallest_best_cost(self):
-        accuracy = np.array([[0.5, 0.9], [0.8, 0.8], [0.9, 0.9], [0.2, 0.1]])
+    def test_the_best_kernels_are_in_question_each_with_its_best_costs(self):
+        accuracy = np.array([[0.5, 0.9], [0.8, 0.7], [0.9, 0.9], [0.2, 0.1]])
         found = GridScores({"sigma_w": (1, 2, 3, 4)}, (1.0, 0.1), accuracy, count=100)
-        assert found.shortlist(3) == [({"sigma_w": 1}, 0.1), ({"sigma_w": 3}, 0.1), ({"sigma_w": 2}, 0.1)]
+        assert found.shortlist(3) == [({"sigma_w": 1}, 0.1), ({"sigma_w": 3}, 0.1), ({"sigma_w": 2}, 1.0)]
+        every = [(point["sigma_w"], cost) for point, cost in found.shortlist(3, every_cost=True)]
+        assert every == [(1, 0.1), (3, 0.1), (3, 1.0), (2, 1.0)]
         assert len(found.shortlist()) == 4
+
+    def test_equals_that_find_no_room_are_drawn_from_the_whole_grid(self):
+        found = GridScores({"sigma_w": tuple(range(100))}, (1.0,), np.ones((100, 1)), count=100)
+        first, second = ([point["sigma_w"] for point, _ in found.shortlist(20, seed=seed)] for seed in (0, 1))
+        assert first == sorted(first)
+        assert first != second
+        assert min(max(first), max(second)) > 50
 
     def test_what_is_in_question_is_judged_over_all_deals(self):
         rng = np.random.default_rng(0)
@@ -225,6 +257,28 @@ class TestEvidence:
             low, high = moved.sigma_b_bounds
             if low < moved.sigma_b < high:
                 assert profile_likelihood(moved(sequences), found.noise, targets)[0] < found.log_likelihood + 1e-3
+
+    def test_leave_one_out_is_what_the_others_predict(self):
+        X, y = slopes(12)
+        K, targets = RecurrentNTK(sigma_b=0.1)(X), np.stack([y - y.mean(), y**2 - np.mean(y**2)], axis=1)
+        value, amplitude, _ = leave_one_out_likelihood(K, 0.3, targets)
+        expected = 0.0
+        for i in range(12):
+            rest = np.delete(np.arange(12), i)
+            weights = np.linalg.solve(K[np.ix_(rest, rest)] + 0.3 * np.eye(11), K[rest, i])
+            variance = amplitude * (K[i, i] + 0.3 - weights @ K[rest, i])
+            errors = targets[i] - weights @ targets[rest]
+            expected -= 0.5 * np.sum(errors**2 / variance + np.log(2 * np.pi * variance))
+        assert value == pytest.approx(expected, rel=1e-10)
+
+    @pytest.mark.parametrize("likelihood", [marginal_likelihood, leave_one_out_likelihood])
+    def test_derivatives_of_the_likelihoods(self, likelihood):
+        rng = np.random.default_rng(0)
+        root, targets, direction = rng.normal(size=(9, 9)), rng.normal(size=(9, 2)), rng.normal(size=(9, 9))
+        K, direction = root @ root.T, direction + direction.T
+        slope = 0.5 * np.sum(likelihood(K, 0.5, targets)[2]() * direction)
+        above, below = (likelihood(K + side * 1e-5 * direction, 0.5, targets)[0] for side in (1, -1))
+        assert slope == pytest.approx((above - below) / 2e-5, rel=1e-6)
 
     def test_differences_are_the_kernels_own_gradient(self):
         X = [unit_norm(x[:, None]) for x in three_classes(count=5)[0]]

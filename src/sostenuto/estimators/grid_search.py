@@ -25,21 +25,25 @@ class GridScores:
     accuracy: Float64[np.ndarray, "..."]
     count: int
 
-    def shortlist(self, most: int = 60) -> list[tuple[dict[str, Any], float]]:
-        """Give the points with the highest scores, at most ``most``, as parameters and cost: the best cost of each.
+    def shortlist(
+        self, most: int = 60, *, seed: int = 0, every_cost: bool = False
+    ) -> list[tuple[dict[str, Any], float]]:
+        """Give the kernels with the highest scores, at most ``most``, each with the smallest cost that reaches them.
 
         Of 900 kernels on a small training part the highest score is often shared, and partly luck: these are the ones
-        to judge again. Equal scores stand in the order of the grid; among equal costs the smallest is taken, which is
-        the smoothest machine.
+        to judge again. Where more share the last score than there is room for, they are drawn, so that no corner of the
+        grid is preferred. Equal scores stand in the order of the grid. The smallest cost is the smoothest machine;
+        with ``every_cost`` all that reach a kernel's highest score are given, in rising order.
         """
         scores = np.round(self.accuracy, 12).reshape(-1, len(self.costs))
-        order = np.argsort(-scores.max(1), kind="stable")[:most]
-        rising = np.argsort(self.costs, kind="stable")
+        best = scores.max(1)
+        drawn = np.lexsort((np.random.default_rng(seed).permutation(len(best)), -best))[:most]
         found = []
-        for index in order:
+        for index in drawn[np.lexsort((drawn, -best[drawn]))]:
             place = np.unravel_index(index, self.accuracy.shape[:-1])
-            cost = self.costs[rising[scores[index][rising].argmax()]]
-            found.append(({name: values[i] for (name, values), i in zip(self.axes.items(), place, strict=True)}, cost))
+            point = {name: values[i] for (name, values), i in zip(self.axes.items(), place, strict=True)}
+            rising = [column for column in np.argsort(self.costs) if scores[index, column] == best[index]]
+            found += [(point, self.costs[column]) for column in (rising if every_cost else rising[:1])]
         return found
 
 
@@ -50,16 +54,26 @@ def judge_again(
 ) -> tuple[int, float]:
     """Cross-validate Gram matrices, each with a cost, over several deals of folds; return the best and its accuracy.
 
-    Candidates with the same matrix share its machines. The first of equals wins.
+    The first of equals wins; `accuracies` gives them all.
     """
+    found = accuracies(candidates, classes, deals)
+    best = int(np.argmax(found))
+    return best, float(found[best])
+
+
+def accuracies(
+    candidates: Sequence[tuple[Float64[np.ndarray, "n n"], float]],
+    classes: Int[np.ndarray, " n"],
+    deals: Sequence[Fold],
+) -> Float64[np.ndarray, " candidate"]:
+    """Return the accuracy of each candidate over all deals; those with the same matrix share its machines."""
     scores = np.zeros(len(candidates), dtype=np.int64)
     for one in {id(matrix) for matrix, _ in candidates}:
         places = [place for place, (matrix, _) in enumerate(candidates) if id(matrix) == one]
         matrix, costs = candidates[places[0]][0], [candidates[place][1] for place in places]
         for folds in deals:
             scores[places] += right_answers(matrix, classes, folds, costs)
-    best = int(np.argmax(scores))
-    return best, float(scores[best] / (len(deals) * len(classes)))
+    return scores / (len(deals) * len(classes))
 
 
 def search_grid(

@@ -52,6 +52,8 @@ def pack(estimator: Any, notes: dict[str, Any] | None = None) -> bytes:
             tensors[name] = value
         elif isinstance(value, RecurrentNTK):
             values[name] = {"kernel": plain(value.get_params(), name)}
+        elif name == "kernels_":
+            values[name] = {"kernels": [plain(each.get_params(), name) for each in value]}
         else:
             values[name] = plain(value, name)
     header = json.dumps(
@@ -94,8 +96,11 @@ def _restored(estimator: Any, texts: dict[str, Any], arrays: dict[str, np.ndarra
     estimator.set_params(**texts["parameters"])
     fitted = vars(estimator)
     for name, value in texts["values"].items():
-        is_kernel = isinstance(value, dict) and set(value) == {"kernel"}
-        fitted[name] = RecurrentNTK(**value["kernel"]) if is_kernel else value
+        fitted[name] = value
+        if isinstance(value, dict) and set(value) == {"kernel"}:
+            fitted[name] = RecurrentNTK(**value["kernel"])
+        elif name == "kernels_":
+            fitted[name] = [RecurrentNTK(**each) for each in value["kernels"]]
     for name, array in arrays.items():
         stem, _, part = name.partition(".")
         if part == "values":

@@ -18,11 +18,12 @@ from sostenuto.estimators.class_scores import (
 )
 from sostenuto.estimators.evidence import maximize_evidence, profile_likelihood
 from sostenuto.estimators.folds import deal_folds
-from sostenuto.estimators.grid_search import judge_again, out_of_fold_scores, search_grid
+from sostenuto.estimators.grid_search import accuracies, out_of_fold_scores, search_grid
 from sostenuto.estimators.kernel_base import KernelEstimator, grid_axis, grid_points, kernel_starts
 from sostenuto.estimators.support_vectors import SupportVectors
 from sostenuto.kernels.gram import gram
 from sostenuto.kernels.gram.packed import PackedSequences
+from sostenuto.kernels.recurrent_ntk import RecurrentNTK
 
 PAPER_COSTS = (0.01, 0.1, 1.0, 10.0, 100.0)
 PAPER_GRID: dict[str, tuple[Any, ...]] = {
@@ -33,12 +34,14 @@ PAPER_GRID: dict[str, tuple[Any, ...]] = {
     "sigma_h": (0.0, 0.01, 0.1, 0.5, 1.0),
 }
 """The hyper-parameters of paper 004, appendix A.1: 900 kernels, each with five costs."""
-EVIDENCE_BOUNDS = {"sigma_w": (1.2, 1.6), "sigma_b": (1e-3, 2.0), "sigma_h": (1e-3, 1.0)}
-"""Where marginal likelihood looks for a σ: the range of the paper's grid, 0 left out."""
+EVIDENCE_BOUNDS = {"sigma_w": (1.34, 1.47), "sigma_b": (1e-3, 2.0), "sigma_h": (1e-3, 1.0)}
+"""Where a likelihood looks for a σ: the range of the paper's grid, 0 left out."""
 REPEATS = 5
 """Deals of folds by which the last few points in question are told apart."""
 CLIMBS = 2
-"""Starts from which marginal likelihood is climbed; cross-validation chooses among the maxima."""
+"""Starts from which a likelihood is climbed; cross-validation chooses among the maxima."""
+LIKELIHOOD = "leave-one-out"
+"""What is climbed for the machines' kernels (see `sostenuto.estimators.evidence.leave_one_out_likelihood`)."""
 NOISES = tuple(10.0**power for power in range(-8, 1))
 """Noise of a Gaussian process on a grid, as a share of the mean of k(x, x)."""
 
@@ -56,6 +59,9 @@ class RNTKClassifier(ClassifierMixin, KernelEstimator):
             ``"evidence"``: σ by the marginal likelihood of a Gaussian process on the one-against-rest labels, climbed
             from the likeliest two of nine starts; cross-validation chooses among the maxima, the starts, and C. It
             takes a small part of the grid's time. ``"none"``: the σ as given.
+        choose: among kernels and costs that cross-validation does not tell apart, those of the same highest accuracy
+            over all deals. ``"average"``: the mean of the scores of all their machines, of at most sixty kernels.
+            ``"best"``: the paper's rule, one machine, the first of them.
         model: ``"svm"``, a C-SVM for every pair of classes; or ``"gp"``, a Gaussian process regressing the
             one-against-rest labels (Rasmussen & Williams, section 6.5), whose noise is found by marginal likelihood.
         num_layers: L; in a grid one number or several. None here and for the σ is the paper's grid
@@ -81,9 +87,10 @@ class RNTKClassifier(ClassifierMixin, KernelEstimator):
     `predict_proba` is the softmax of the scores over one temperature, fitted by likelihood on scores of sequences that
     the machine had not seen (out of fold, or leave-one-out for ``"gp"``); it never disagrees with `predict`.
 
-    Fitted attributes: ``classes_``, ``C_``, ``best_score_`` (accuracy over five deals of folds; leave-one-out for
-    ``"gp"``), ``grid_`` and ``cv_accuracy_`` (``"grid"`` with ``"svm"``: the axes, and the accuracy at every point, the
-    last axis being C), ``temperature_``, and those of `KernelEstimator`.
+    Fitted attributes: ``classes_``, ``kernels_``, of each machine its kernel's place there, ``kernel_of_``, and its
+    cost in ``costs_`` (``kernel_`` and ``C_`` are the first machine's), ``best_score_`` (accuracy over five deals of
+    folds; leave-one-out for ``"gp"``), ``grid_`` and ``cv_accuracy_`` (``"grid"`` with ``"svm"``: the axes, and the
+    accuracy at every point, the last axis being C), ``temperature_``, and those of `KernelEstimator`.
 
     >>> rising = np.linspace(0, 1, 12)
     >>> X = np.stack([rising, rising[::-1]] * 6) + 0.01 * np.arange(12)[:, None]
@@ -94,6 +101,7 @@ class RNTKClassifier(ClassifierMixin, KernelEstimator):
 
     classes_: np.ndarray
     C_: float
+    kernels_: list[RecurrentNTK]
     best_score_: float
     temperature_: float
 
@@ -102,6 +110,7 @@ class RNTKClassifier(ClassifierMixin, KernelEstimator):
         self,
         search="grid",
         *,
+        choose="average",
         model="svm",
         num_layers=None,
         activation="relu",
@@ -121,6 +130,7 @@ class RNTKClassifier(ClassifierMixin, KernelEstimator):
         verbose=0,
     ) -> None:
         self.search = search
+        self.choose = choose
         self.model = model
         self.num_layers = num_layers
         self.activation = activation
@@ -142,6 +152,7 @@ class RNTKClassifier(ClassifierMixin, KernelEstimator):
     def fit(self, X: Any, y: Any) -> "RNTKClassifier":  # noqa: N803
         """Learn to tell the classes ``y`` (n labels of any kind) of ``X``."""
         check_choice("search", self.search, ("grid", "evidence", "none"))
+        check_choice("choose", self.choose, ("average", "best"))
         check_choice("model", self.model, ("svm", "gp"))
         check_count("folds", self.folds, least=2)
         labels = validate_data(self, y=y)
@@ -175,10 +186,16 @@ class RNTKClassifier(ClassifierMixin, KernelEstimator):
 
     def _scores(self, given: Any) -> Float64[np.ndarray, "n class"]:
         sequences = self._new_sequences(given)
-        values = gram(self.kernel_, sequences, self.sequences_.cut(0, len(self.sequences_)), progress=False)
+        known = self.sequences_.cut(0, len(self.sequences_))
         if self.model == "gp":
-            return both_classes(values @ self.weights_ + self.offset_)
-        return SupportVectors(np.arange(values.shape[1]), self.counts_, self.dual_coef_, self.intercept_).scores(values)
+            return both_classes(gram(self.kernel_, sequences, known, progress=False) @ self.weights_ + self.offset_)
+        support, total = np.arange(len(known)), np.zeros((len(sequences), len(self.counts_)))
+        for place, kernel in enumerate(self.kernels_):
+            values = gram(kernel, sequences, known, progress=False)
+            for member in np.flatnonzero(self.kernel_of_ == place):
+                machine = SupportVectors(support, self.counts_, self.dual_coef_[member], self.intercept_[member])
+                total += machine.scores(values)
+        return total / len(self.kernel_of_)
 
     def _fit_machine(self, sequences: list[np.ndarray], indices: np.ndarray) -> None:
         folds = deal_folds(indices, self.folds, self.seed_)
@@ -190,14 +207,34 @@ class RNTKClassifier(ClassifierMixin, KernelEstimator):
         matrices = {id(kernel): gram(kernel, sequences, progress=False) for kernel, _ in shortlist}
         deals = [folds, *(deal_folds(indices, self.folds, self.seed_ + extra) for extra in range(1, REPEATS))]
         candidates = [(matrices[id(kernel)], cost) for kernel, cost in shortlist]
-        best, self.best_score_ = judge_again(candidates, indices, deals)
-        self.kernel_, self.C_ = shortlist[best]
-        matrix = candidates[best][0]
-        machine = SupportVectors.fit(matrix, indices, self.C_)
-        self.support_, self.counts_ = machine.support, machine.counts
-        self.dual_coef_, self.intercept_ = machine.dual, machine.intercepts
-        self.sequences_ = PackedSequences.pack([sequences[index] for index in machine.support])
-        self.temperature_ = temperature(out_of_fold_scores(matrix, indices, folds, self.C_), indices)
+        accuracy = accuracies(candidates, indices, deals)
+        self.best_score_ = float(accuracy.max())
+        tied = np.flatnonzero(accuracy == accuracy.max())
+        chosen = [shortlist[place] for place in (tied if self.choose == "average" else tied[:1])]
+        self._keep(chosen, [matrices[id(kernel)] for kernel, _ in chosen], sequences, indices, folds)
+
+    def _keep(
+        self,
+        chosen: list[tuple[Any, float]],
+        matrices: list[np.ndarray],
+        sequences: list[np.ndarray],
+        indices: np.ndarray,
+        folds: np.ndarray,
+    ) -> None:
+        """Fit the machines of the chosen kernels and costs, and keep them over the support vectors of all."""
+        self.costs_ = [cost for _, cost in chosen]
+        pairs = list(zip(matrices, self.costs_, strict=True))
+        machines = SupportVectors.together([SupportVectors.fit(each, indices, cost) for each, cost in pairs], indices)
+        distinct = {id(kernel): kernel for kernel, _ in chosen}
+        self.kernels_, places = list(distinct.values()), list(distinct)
+        self.kernel_of_ = np.array([places.index(id(kernel)) for kernel, _ in chosen])
+        self.kernel_, self.C_ = chosen[0]
+        self.support_, self.counts_ = machines[0].support, machines[0].counts
+        self.dual_coef_ = np.stack([machine.dual for machine in machines])
+        self.intercept_ = np.stack([machine.intercepts for machine in machines])
+        self.sequences_ = PackedSequences.pack([sequences[index] for index in self.support_])
+        unseen = [out_of_fold_scores(each, indices, folds, cost) for each, cost in pairs]
+        self.temperature_ = temperature(np.mean(unseen, axis=0), indices)
 
     def _grid_shortlist(
         self, sequences: list[np.ndarray], indices: np.ndarray, folds: np.ndarray, costs: tuple[float, ...]
@@ -210,7 +247,7 @@ class RNTKClassifier(ClassifierMixin, KernelEstimator):
         found = search_grid(gram_of, axes, costs, indices, folds, progress=bool(self.verbose))
         self.grid_ = {**{name: list(values) for name, values in axes.items()}, "C": list(costs)}
         self.cv_accuracy_ = found.accuracy
-        points = found.shortlist()
+        points = found.shortlist(seed=self.seed_, every_cost=self.choose == "average")
         kernels = {tuple(point.values()): self._kernel(point) for point, _ in points}
         return [(kernels[tuple(point.values())], cost) for point, cost in points]
 
@@ -250,7 +287,8 @@ class RNTKClassifier(ClassifierMixin, KernelEstimator):
             return self._starts()
         targets = one_against_rest(indices)
         starts = self._starts()
-        maxima = maximize_evidence(starts, sequences, targets - targets.mean(axis=0), climbs=CLIMBS)
+        centered = targets - targets.mean(axis=0)
+        maxima = maximize_evidence(starts, sequences, centered, climbs=CLIMBS, objective=LIKELIHOOD)
         # Squared errors of labels are not what a machine is judged by: the starts may still do better.
         return [*(maximum.kernel for maximum in maxima), *starts]
 
@@ -260,5 +298,5 @@ class RNTKClassifier(ClassifierMixin, KernelEstimator):
     def _forget(self) -> None:
         """Drop what only another search or model leaves behind."""
         kept = ("grid_", "cv_accuracy_", "C_", "noise_", "weights_", "offset_", "support_", "counts_")
-        for name in (*kept, "dual_coef_", "intercept_"):
+        for name in (*kept, "dual_coef_", "intercept_", "kernels_", "kernel_of_", "costs_"):
             vars(self).pop(name, None)

@@ -1,5 +1,6 @@
 """A support-vector machine on a Gram matrix, kept as plain arrays: libsvm is needed to find it, not to use it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -45,6 +46,26 @@ class SupportVectors:
     def is_free(self, cost: float) -> bool:
         """Say whether no coefficient has reached the cost: then every larger cost gives this machine again."""
         return bool(np.abs(self.dual).max(initial=0.0) < cost * (1 - 1e-9))
+
+    @classmethod
+    def together(cls, machines: Sequence["SupportVectors"], classes: Int[np.ndarray, " n"]) -> list["SupportVectors"]:
+        """Write several machines on the same training part over the support vectors of all, class by class.
+
+        >>> K, classes = np.diag([1.0, 1.0, 2.0, 2.0]), np.array([0, 0, 1, 1])
+        >>> one, two = (SupportVectors.fit(K, classes, cost) for cost in (0.1, 10.0))
+        >>> [machine.dual.shape for machine in SupportVectors.together([one, two], classes)]
+        [(1, 4), (1, 4)]
+        """
+        union = np.unique(np.concatenate([machine.support for machine in machines]))
+        union = union[np.argsort(classes[union], kind="stable")]
+        counts = np.bincount(classes[union], minlength=len(machines[0].counts))
+        place = {int(row): column for column, row in enumerate(union)}
+        found = []
+        for machine in machines:
+            dual = np.zeros((len(machine.dual), len(union)))
+            dual[:, [place[int(row)] for row in machine.support]] = machine.dual
+            found.append(cls(union, counts, dual, machine.intercepts))
+        return found
 
     def scores(self, gram: Float64[np.ndarray, "n support"]) -> Float64[np.ndarray, "n class"]:
         """Give a score for every class from k(x, x_s): pairs won, plus less than a half for by how much.
