@@ -7,7 +7,7 @@ from typing import Any
 
 from sostenuto.data.files.atomic import write_atomically
 from sostenuto.experiments.catalog import ROOT, Experiment, find
-from sostenuto.experiments.expectation import DATA_MISSING, NOT_COMPARED, overall
+from sostenuto.experiments.expectation import DATA_MISSING, overall
 from sostenuto.experiments.presence import absent_data
 from sostenuto.experiments.stored import default_folder
 from sostenuto.experiments.workbench import DataMissingError, Workbench
@@ -57,14 +57,16 @@ def reproduce(
         progress=progress,
         data_dir=data_dir,
     )
-    missing = absent_data(experiment.needs_data, data_dir)
     try:
         experiment.load()(settings, bench)
         bench.require_complete()
+        missing = absent_data(experiment.needs_data, data_dir)
+        if missing:
+            bench.note(f"Run on a stand-in: {', '.join(missing)} is not on this machine.")
     except DataMissingError as error:
-        missing = missing or list(experiment.needs_data)
+        missing = list(experiment.needs_data)
         _mark_missing(bench, str(error))
-    result = _result(bench, missing)
+    result = _result(bench, data_missing=bool(missing))
     write_atomically(folder / "result.json", result.to_json(indent=1) + "\n")
     write_atomically(folder / "report.html", render(result, bench.drawings))
     return result
@@ -76,18 +78,16 @@ def _mark_missing(bench: Workbench, why: str) -> None:
         bench.numbers[name] = bench.experiment.expected[name].number(DATA_MISSING)
 
 
-def _result(bench: Workbench, missing: list[str]) -> ExperimentResult:
+def _result(bench: Workbench, *, data_missing: bool) -> ExperimentResult:
     experiment: Experiment = bench.experiment
     numbers = tuple(bench.numbers[name] for name in experiment.expected)
-    if missing and any(number.verdict == NOT_COMPARED for number in numbers):
-        bench.note(f"Run on a stand-in: {', '.join(missing)} is not on this machine.")
     return ExperimentResult(
         name=experiment.name,
         title=experiment.title,
         paper=experiment.paper,
         what=experiment.what,
         protocol=bench.protocol,
-        verdict=overall(numbers, data_missing=bool(missing)),
+        verdict=overall(numbers, data_missing=data_missing),
         date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         seed=bench.seed,
         seconds=bench.seconds,

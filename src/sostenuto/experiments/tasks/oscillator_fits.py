@@ -36,7 +36,7 @@ def oscillator_config(settings: Mapping[str, Any], *, seed: int = 0, **changes: 
     ({'hidden_size': 8, 'step_size': 0.5}, 2)
     """
     values = {**settings, **changes}
-    known = {name: tuple(value) if name == "step_epochs" else value for name, value in values.items()}
+    known: dict[str, Any] = {name: tuple(value) if name == "step_epochs" else value for name, value in values.items()}
     return RunConfig(
         data=DataConfig(**{name: known[name] for name in _DATA if name in known}),
         model=ModelConfig(layer="unicornn", options={name: known[name] for name in _MODEL if name in known}),
