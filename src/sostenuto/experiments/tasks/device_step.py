@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -123,7 +124,7 @@ def make_optimizer(model: nn.Module, recipe: Recipe, rate: Tensor) -> torch.opti
         {"params": [weight for weight in weights if weight.ndim > 1], "weight_decay": training.weight_decay},
         {"params": [weight for weight in weights if weight.ndim <= 1], "weight_decay": 0.0},
     ]
-    options = {"capturable": True, "fused": True} if rate.is_cuda else {}
+    options: dict[str, Any] = {"capturable": True, "fused": True} if rate.is_cuda else {}
     optimizer = kind([group for group in groups if group["params"]], lr=rate, **options)
     for group in optimizer.param_groups:
         group["lr"] = rate
