@@ -58,7 +58,8 @@ class RNTKClassifier(ClassifierMixin, KernelEstimator):
             cross-validation, with one Gram matrix per σ; the sixty best are judged again by four more deals of folds.
             ``"evidence"``: σ by the leave-one-out likelihood of a Gaussian process on the one-against-rest labels (the
             marginal likelihood for ``model="gp"``), climbed from the likeliest two of nine starts; cross-validation
-            chooses among the maxima, the starts, and C. It takes a small part of the grid's time. ``"none"``: the σ as given.
+            chooses among the maxima, the starts, and C. It takes a small part of the grid's time.
+            ``"none"``: the σ as given.
         choose: among kernels and costs that cross-validation does not tell apart, those of the same highest accuracy
             over all deals. ``"average"``: the mean of the scores of all their machines, of at most sixty kernels.
             ``"best"``: the paper's rule, one machine, the first of them.
