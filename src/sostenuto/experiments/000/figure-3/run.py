@@ -81,5 +81,6 @@ def draw(axes: Any, *, epochs: list[float], curves: dict[str, np.ndarray], log: 
         axes.fill_between(epochs, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
     axes.set_xlabel("epoch")
     axes.set_ylabel("‖ξ‖" if log else "‖W‖_F")
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3)  # above: the curves fill the plot
     if log:
         axes.set_yscale("log")
