@@ -104,11 +104,11 @@ class AuditReport(Record):
 
 
 def audit(
-    model: nn.Module,
+    model: nn.Module | Any,
     X: Any,  # noqa: N803
     y: Any = None,
     *,
-    train: Sequence[Any] | None = None,
+    train: Any = None,
     checks: str | Sequence[str] = "all",
     budget: str = "quick",
     lengths: Any = None,
@@ -219,7 +219,7 @@ def _ask(names: list[str], asked: Asked, has_targets: bool, progress: bool) -> t
     return found, refused
 
 
-def _training_part(model: nn.Module, given: Sequence[Any] | None, y: Any, scale: Any) -> TargetedSequences | None:
+def _training_part(model: nn.Module, given: Any, y: Any, scale: Any) -> TargetedSequences | None:
     if given is None:
         return None
     good = isinstance(given, (tuple, list)) and len(given) in (2, 3)

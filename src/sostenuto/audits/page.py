@@ -9,12 +9,13 @@ from sostenuto.audits.audit import AuditReport
 from sostenuto.audits.base import AuditResult
 from sostenuto.audits.robustness.noise import NoiseAccuracy
 from sostenuto.audits.robustness.noise_error import NoiseError
+from sostenuto.audits.stability.lyapunov_spectrum import LyapunovSpectrum
 from sostenuto.audits.verdicts import verdict
 from sostenuto.checks import require
 from sostenuto.data.files.atomic import write_atomically
 from sostenuto.report.figures.plot import plotted
 from sostenuto.report.judgment import Judgment
-from sostenuto.report.numbers import count, duration, number, with_unit
+from sostenuto.report.numbers import count, counted, duration, number, with_unit
 from sostenuto.report.page import compose
 from sostenuto.report.section import (
     Card,
@@ -32,17 +33,17 @@ from sostenuto.report.section import (
 
 WIDTH, HEIGHT = 430, 280
 TITLES = {
-    "memory": ("How long it remembers", "What one input still changes in the answer, by the steps since."),
-    "lyapunov": ("Whether its state is stable", "How fast small changes of the state grow or fade along the data."),
-    "certificates": ("What is proved", "Guarantees from the weights alone, beside what the data show."),
-    "gradients": ("Whether gradients survive", "How much the loss depends on the state at each step."),
-    "calibration": ("Whether its confidence is honest", "How often it is right, by how sure it says it is."),
-    "generalization": ("Whether it carries over", "The sequences it was trained on, beside new ones."),
-    "noise": ("How it takes noise", "How right it stays while random noise on the input grows."),
-    "attack": ("Whether it can be fooled", "How right it stays while an attacker may change the input more and more."),
-    "certified": ("How far it is proved safe", "What is proved, and what an attack leaves: the truth lies between."),
-    "perturbation": ("How firm its weights are", "The loss while the weights are changed, by chance and on purpose."),
-    "curvature": ("How flat the minimum is", "Where the eigenvalues of the loss's second derivative lie."),
+    "memory": ("How long does it remember?", "What one input still changes in the answer, by the steps since."),
+    "lyapunov": ("Is its state stable?", "How fast small changes of the state grow or fade along the data."),
+    "certificates": ("What is proved of its state?", "Guarantees from the weights alone, beside what the data show."),
+    "gradients": ("Do gradients survive?", "How much the loss depends on the state at each step."),
+    "calibration": ("Is its confidence honest?", "How often it is right, by how sure it says it is."),
+    "generalization": ("Does it carry over?", "The sequences it was trained on, beside new ones."),
+    "noise": ("How does it take noise?", "How right it stays while random noise on the input grows."),
+    "attack": ("Can it be fooled?", "How right it stays while an attacker may change the input more and more."),
+    "certified": ("How far is it proved safe?", "What is proved, and what an attack leaves: the truth lies between."),
+    "perturbation": ("How firm are its weights?", "The loss while the weights are changed, by chance and on purpose."),
+    "curvature": ("How flat is the minimum?", "Where the eigenvalues of the loss's second derivative lie."),
 }
 ORDER = {"bad": 0, "caution": 1, "unknown": 2, "good": 3}
 
@@ -55,9 +56,10 @@ def render(report: AuditReport, *, against: AuditReport | None = None, name: str
         sections.append(comparison_section(report, against, title, other or against.model))
     sections += audit_sections(report)
     sections.append(settings_section(report))
+    on = f", on {report.data}" if report.data else ""
     return compose(
         name=title,
-        subject=f"{report.model}, {count(report.num_parameters)} parameters",
+        subject=f"{report.model}, {count(report.num_parameters)} parameters{on}",
         kind="audit of a model",
         judgment=judge(report),
         headline=headline(report),
@@ -87,7 +89,7 @@ def judge(report: AuditReport) -> Judgment:
         worst.outcome
     ]
     said = f"{len(verdicts)} checks were made"
-    said += f"; look at: {'; '.join(bad)}." if bad else ", and none speaks against the model."
+    said += f"; look at these: {' '.join(bad)}" if bad else ", and none speaks against the model."
     return Judgment(worst.outcome, label, said)
 
 
@@ -109,10 +111,19 @@ def headline(report: AuditReport) -> Cards:
             Card("error", error, f"root mean square, in the target's unit; always answering its mean gives {spread}")
         )
     if report.lyapunov is not None:
-        cards.append(Card("largest exponent", number(report.lyapunov.largest, digits=3), "of small changes, per step"))
+        cards.append(
+            Card("growth of small changes", number(report.lyapunov.largest, digits=3), _growth(report.lyapunov))
+        )
     cards.append(Card("parameters", count(report.num_parameters)))
-    cards.append(Card("time", duration(report.seconds), f"{report.budget} audit of {count(report.num_sequences)}"))
+    cards.append(
+        Card("time", duration(report.seconds), f"{report.budget} audit of {counted(report.num_sequences, 'sequence')}")
+    )
     return Cards(tuple(cards))
+
+
+def _growth(spectrum: LyapunovSpectrum) -> str:
+    doing = {"contracting": "they fade", "chaotic": "they grow", "neutral": "they neither grow nor fade"}
+    return f"of the state, per step, as a logarithm: {doing[spectrum.verdict]}"
 
 
 def verdict_section(report: AuditReport) -> Section:
@@ -120,7 +131,8 @@ def verdict_section(report: AuditReport) -> Section:
     verdicts = [_named(name, verdict(name, result)) for name, result in report.results().items()]
     parts: list[Any] = sorted(verdicts, key=lambda one: ORDER[one.outcome])
     parts += [
-        Verdict("unknown", _unasked(reason), f"{TITLES[name][0]}: {reason}") for name, reason in report.refused.items()
+        Verdict("unknown", _unasked(reason), f"{TITLES[name][0]} {_sentence(reason)}")
+        for name, reason in report.refused.items()
     ]
     return Section("Verdicts", "verdicts", tuple(parts))
 
@@ -129,9 +141,14 @@ def _unasked(reason: str) -> str:
     return "Does not apply" if reason.startswith("not applicable") else "Not measured"
 
 
+def _sentence(reason: str) -> str:
+    said = reason.removeprefix("not applicable: ")
+    return f"{said[:1].upper()}{said[1:]}"
+
+
 def _named(name: str, found: Verdict) -> Verdict:
     """Put the question before its answer, for a list of many."""
-    return Verdict(found.outcome, found.label, f"{TITLES[name][0]}. {found.text}")
+    return Verdict(found.outcome, found.label, f"{TITLES[name][0]} {found.text}")
 
 
 def audit_sections(report: AuditReport) -> list[Section]:
@@ -195,7 +212,7 @@ def _verdict_cell(check: str, report: AuditReport) -> Cell:
 
 def _section(name: str, result: AuditResult) -> Section:
     title, caption = TITLES[name]
-    picture = Picture(draw(result), f"{title}: {result.summary()}")
+    picture = Picture(draw(result), f"{title} {result.summary()}")
     method = f"{result.method} Seed {result.seed}."
     return Section(title, name, (verdict(name, result), Figures((picture,), caption), Prose(method, note=True)))
 

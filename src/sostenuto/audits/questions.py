@@ -137,7 +137,7 @@ def _gradients(asked: Asked) -> GradientFlow:
 
 def _calibration(asked: Asked) -> Calibration:
     if asked.is_regression:
-        raise InputError("not applicable: confidence belongs to classes, and y are numbers.")
+        raise InputError("not applicable: confidence belongs to classes, and this model answers with numbers.")
     return calibration(asked.model, *asked.arguments, lengths=asked.lengths, seed=asked.seed)
 
 
@@ -145,7 +145,7 @@ def _generalization(asked: Asked) -> GeneralizationGap | ErrorGap:
     if asked.train is None:
         raise InputError("needs the sequences the model was trained on: pass train=(X, y).")
     parts = (asked.train.values, asked.train.targets, asked.test.values, asked.test.targets)
-    lengths = {"train_lengths": asked.train.lengths, "test_lengths": asked.test.lengths}
+    lengths: dict[str, Any] = {"train_lengths": asked.train.lengths, "test_lengths": asked.test.lengths}
     if asked.is_regression:
         return error_gap(asked.model, *parts, **lengths, **asked.unit, seed=asked.seed)
     return generalization_gap(asked.model, *parts, **lengths, seed=asked.seed)
@@ -174,12 +174,13 @@ def _attack(asked: Asked) -> AdversarialAccuracy | AdversarialError:
 
 def _certified(asked: Asked) -> CertifiedAccuracy:
     if asked.is_regression:
-        raise InputError("not applicable: a radius is proved for classes, and y are numbers.")
+        raise InputError("not applicable: a radius is proved for classes, and this model answers with numbers.")
     found = certified_accuracy(
         asked.model, *asked.arguments, steps=asked.budget.attack_steps, lengths=asked.lengths, seed=asked.seed
     )
     if found.reason:
-        raise InputError(f"{found.reason.removesuffix('.')}.")
+        why = found.reason.removeprefix("not applicable: ").removesuffix(".")
+        raise InputError(f"not applicable: a radius needs a recurrence that is proved to contract, and {why}.")
     return found
 
 

@@ -1,6 +1,7 @@
 """Traffic lights: what a number of an audit means for someone who has not read the papers."""
 
 from collections.abc import Callable
+from math import isfinite
 from typing import Any
 
 from sostenuto.audits.curvature.hessian import HessianSpectrum
@@ -12,11 +13,13 @@ from sostenuto.audits.memory.function import MemoryFunction
 from sostenuto.audits.robustness.adversarial import AdversarialAccuracy
 from sostenuto.audits.robustness.adversarial_error import AdversarialError
 from sostenuto.audits.robustness.certified_accuracy import CertifiedAccuracy
+from sostenuto.audits.robustness.corruptions import CORRUPTIONS
 from sostenuto.audits.robustness.noise import NoiseAccuracy
 from sostenuto.audits.robustness.noise_error import NoiseError
 from sostenuto.audits.stability.certified_stability import CertifiedStability
 from sostenuto.audits.stability.lyapunov_spectrum import LyapunovSpectrum
 from sostenuto.audits.stability.perturbation import PerturbationError
+from sostenuto.report.numbers import number, percent, with_unit
 from sostenuto.report.section import Outcome, Verdict
 
 SMALL_LOSS, LARGE_LOSS = 0.05, 0.25
@@ -29,9 +32,10 @@ NEAR = 0.01
 
 
 def verdict(name: str, result: Any) -> Verdict:
-    """Judge one answer: its outcome, a label of one or two words, and the sentence with the number behind it."""
+    """Judge one answer: its outcome, a label of one or two words, and the sentences with the number behind it."""
     outcome, label = _JUDGES[name](result)
-    return Verdict(outcome, label, result.summary())
+    basis = _BASES[name](result) if name in _BASES else ""
+    return Verdict(outcome, label, f"{result.summary()} {basis}".rstrip())
 
 
 def _memory(result: MemoryFunction) -> tuple[Outcome, str]:
@@ -97,9 +101,13 @@ def _lost(lost: float) -> tuple[Outcome, str]:
     return ("caution", "Wavers") if lost <= LARGE_LOSS else ("bad", "Breaks")
 
 
+def _usual_noise(result: NoiseAccuracy | NoiseError) -> int:
+    """Choose the level that is judged: a fifth of a standard deviation, or the nearest to it."""
+    return min(range(len(result.levels)), key=lambda index: abs(result.levels[index] - 0.2))
+
+
 def _noise(result: NoiseAccuracy | NoiseError) -> tuple[Outcome, str]:
-    """Look at noise of a fifth of a standard deviation, or the level nearest to it."""
-    nearest = min(range(len(result.levels)), key=lambda index: abs(result.levels[index] - 0.2))
+    nearest = _usual_noise(result)
     if isinstance(result, NoiseError):
         if result.undefined[nearest] > 0:
             return "bad", "Breaks"
@@ -107,10 +115,31 @@ def _noise(result: NoiseAccuracy | NoiseError) -> tuple[Outcome, str]:
     return _lost(result.clean_accuracy - result.accuracy[nearest])
 
 
-def _attack(result: AdversarialAccuracy | AdversarialError) -> tuple[Outcome, str]:
-    """Look at the second smallest change tried."""
+def _noise_basis(result: NoiseAccuracy | NoiseError) -> str:
+    level = _usual_noise(result)
+    told = CORRUPTIONS[result.kind].describe(result.levels[level])
+    if isinstance(result, NoiseError):
+        return f"Judged by {told}: {with_unit(result.error[level], result.unit)}."
+    return f"Judged by {told}: {percent(result.accuracy[level])}."
+
+
+def _usual_attack(result: AdversarialAccuracy | AdversarialError) -> int:
+    """Choose the change that is judged: the second smallest tried."""
     order = sorted(range(len(result.epsilons)), key=lambda index: result.epsilons[index])
-    second = order[min(1, len(order) - 1)]
+    return order[min(1, len(order) - 1)]
+
+
+def _attack_basis(result: AdversarialAccuracy | AdversarialError) -> str:
+    chosen = _usual_attack(result)
+    if isinstance(result, AdversarialError):
+        left = with_unit(result.error[chosen], result.unit)
+    else:
+        left = percent(result.accuracy[chosen])
+    return f"Judged by changes of at most {number(result.epsilons[chosen], digits=3)}: {left}."
+
+
+def _attack(result: AdversarialAccuracy | AdversarialError) -> tuple[Outcome, str]:
+    second = _usual_attack(result)
     if isinstance(result, AdversarialError):
         return _lost(_share(result.error[second] - result.clean_error, result.deviation))
     return _lost(result.clean_accuracy - result.accuracy[second])
@@ -124,9 +153,20 @@ def _certified(result: CertifiedAccuracy) -> tuple[Outcome, str]:
     return ("good", "Proved safe nearby") if lost <= SMALL_LOSS else ("unknown", "Little proved")
 
 
+def _least_change(result: PerturbationError) -> int:
+    return min(range(len(result.betas)), key=lambda index: result.betas[index])
+
+
+def _perturbation_basis(result: PerturbationError) -> str:
+    least = _least_change(result)
+    reached = result.error[least]
+    left = with_unit(reached, result.unit) if isfinite(reached) else "no number at all"
+    return f"Judged by changes of {number(result.betas[least])}: {left}."
+
+
 def _perturbation(result: PerturbationError) -> tuple[Outcome, str]:
     """Ask whether the smallest change of the weights leaves the loss where it was."""
-    least = min(range(len(result.betas)), key=lambda index: result.betas[index])
+    least = _least_change(result)
     rise = result.error[least] - result.start
     # A loss near 0 has no share worth the name; a root mean square error has its own unit, and is compared with itself.
     floor = 0.1 if result.measure == "loss" else 0.0
@@ -151,3 +191,9 @@ _JUDGES: dict[str, Callable[[Any], tuple[Outcome, str]]] = {
     "perturbation": _perturbation,
     "curvature": _curvature,
 }
+_BASES: dict[str, Callable[[Any], str]] = {
+    "noise": _noise_basis,
+    "attack": _attack_basis,
+    "perturbation": _perturbation_basis,
+}
+"""What the verdict looked at, where that is not what the summary tells."""

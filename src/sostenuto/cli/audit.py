@@ -162,7 +162,10 @@ def _encoded(encoding: "Encoding", sequences: "SequenceSet", transform: Any, mos
 
 
 def _of_module(name: str, data: str, data_dir: str | None, options: dict[str, Any]) -> "AuditReport":
-    """Audit a module of the user's own code: an instance, or a function or class that makes one without arguments."""
+    """Audit a module of the user's own code: an instance, or a function or class that makes one without arguments.
+
+    It reads and answers in the units of the data, unlike a run's model, whose encoding is known.
+    """
     from torch import nn
 
     from sostenuto.checks import InputError, require
@@ -182,4 +185,7 @@ def _of_module(name: str, data: str, data_dir: str | None, options: dict[str, An
     train = dataset.train if dataset.test is not None else None
     part = "training" if train is None else "test"
     material = _Material(f"{data}, {part} part", dataset.test or dataset.train, train, dataset.batch_transform)
-    return _ask(model, Encoding.fit(dataset.train), material, options)
+    encoding = Encoding.fit(dataset.train, scaling="none")
+    count = len(encoding.target_scale)
+    encoding = replace(encoding, target_center=(0.0,) * count, target_scale=(1.0,) * count)
+    return _ask(model, encoding, material, options)

@@ -59,7 +59,7 @@ class GradientFlow(AuditResult):
             "vanishing": "Gradients vanish on the way back to the first step",
             "exploding": "Gradients explode on the way back to the first step",
         }[self.verdict]
-        where = f" in layer {worst.layer}" if len(self.layers) > 1 else ""
+        where = f" in layer {worst.layer + 1}" if len(self.layers) > 1 else ""
         return f"{said}: they are {number(worst.ratio, digits=3)} times as large there as at the end{where}."
 
     def plot(self, ax: Any) -> None:
@@ -67,7 +67,7 @@ class GradientFlow(AuditResult):
         for one in self.layers:
             sizes = np.asarray(one.size)
             shown = sizes > 0
-            ax.plot(np.asarray(self.steps)[shown], sizes[shown], label=f"layer {one.layer}")
+            ax.plot(np.asarray(self.steps)[shown], sizes[shown], label=f"layer {one.layer + 1}")
         if any(max(one.size) > 0 for one in self.layers):
             ax.set_yscale("log")
         ax.set_xlabel("step")

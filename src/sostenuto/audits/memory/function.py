@@ -67,7 +67,9 @@ class MemoryFunction(AuditResult):
     def summary(self) -> str:
         """Say how the memory dies out, and how soon half of it is gone."""
         if not self.agrees:
-            parts = [f"{_law(one.tail)} for inputs of size {number(one.amplitude)}" for one in self.by_amplitude]
+            parts = [
+                f"{_law(one.tail)} for inputs of size {number(one.amplitude, digits=2)}" for one in self.by_amplitude
+            ]
             said = f"How the memory dies out depends on the size of the input: {'; '.join(parts)}"
         else:
             said = f"The memory is {_law(_dominant(self.by_amplitude).tail)}"
@@ -85,7 +87,7 @@ class MemoryFunction(AuditResult):
         for one in self.by_amplitude:
             memory = np.asarray(one.memory)
             shown = memory > 0
-            label = f"inputs of size {number(one.amplitude)}: {one.tail.kind}"
+            label = f"inputs of size {number(one.amplitude, digits=2)}: {one.tail.kind}"
             ax.plot(lags[shown], memory[shown], label=label)
         if any(value > 0 for value in self.memory):
             ax.set_yscale("log")

@@ -23,7 +23,7 @@ from sostenuto.audits.robustness.attacks import (
 )
 from sostenuto.audits.robustness.labeled import LabeledSequences, labeled_sequences
 from sostenuto.checks import check_choice, check_count, check_positive, require
-from sostenuto.report.numbers import number, percent
+from sostenuto.report.numbers import counted, number, percent
 from sostenuto.results import Numbers
 from sostenuto.training.environment import environment
 
@@ -54,7 +54,7 @@ class AdversarialAccuracy(AuditResult):
     def summary(self) -> str:
         """Say what is left of the accuracy under the strongest attack tried."""
         worst = int(np.argmax(self.epsilons))
-        size_said = f"changes of at most {number(self.epsilons[worst])} {MEASURE[self.norm]}"
+        size_said = f"changes of at most {number(self.epsilons[worst], digits=3)} {MEASURE[self.norm]}"
         said = f"Accuracy is {percent(self.clean_accuracy)} on the data as they are and {percent(self.accuracy[worst])}"
         said += f" when an attacker may make {size_said}"
         if self.median_size is not None:
@@ -175,7 +175,7 @@ def adversarial_accuracy(
 def _named(attack: str, steps: int, restarts: int) -> str:
     if attack == "deepfool":
         return f"DeepFool, at most {steps} steps to the nearest boundary"
-    return f"Projected gradient ascent on the cross-entropy, {steps} steps from {restarts} random start(s)"
+    return f"Projected gradient ascent on the cross-entropy, {steps} steps from {counted(restarts, 'random start')}"
 
 
 def _right(data: LabeledSequences, model: nn.Module, rows: slice, values: Tensor) -> Tensor:

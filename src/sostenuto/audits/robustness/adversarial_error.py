@@ -16,7 +16,7 @@ from sostenuto.audits.robustness.adversarial import MEASURE
 from sostenuto.audits.robustness.attacks import NORMS, Bounds, projected_ascent, random_start
 from sostenuto.audits.robustness.measured import MeasuredSequences, measured_sequences
 from sostenuto.checks import check_choice, check_count, check_positive, require
-from sostenuto.report.numbers import number, with_unit
+from sostenuto.report.numbers import counted, number, with_unit
 from sostenuto.results import Numbers
 from sostenuto.training.environment import environment
 
@@ -43,7 +43,7 @@ class AdversarialError(AuditResult):
         return (
             f"The error is {with_unit(self.clean_error, self.unit)} on the data as they are and "
             f"{with_unit(self.error[worst], self.unit)} when an attacker may make changes of at most "
-            f"{number(self.epsilons[worst])} {MEASURE[self.norm]}; always answering the mean gives "
+            f"{number(self.epsilons[worst], digits=3)} {MEASURE[self.norm]}; always answering the mean gives "
             f"{with_unit(self.deviation, self.unit)}."
         )
 
@@ -144,8 +144,8 @@ def adversarial_error(
     device, dtype = place_of(model)
     return AdversarialError(
         model=type(model).__name__,
-        method=f"Projected gradient ascent on the squared error, {steps} steps from the input and from {restarts} "
-        f"random start(s), in {str(dtype).removeprefix('torch.')}.",
+        method=f"Projected gradient ascent on the squared error, {steps} steps from the input and from "
+        f"{counted(restarts, 'random start')}, in {str(dtype).removeprefix('torch.')}.",
         seed=seed,
         settings={"steps": steps, "step_size": step_size, "restarts": restarts, "bounds": bounds and list(bounds)},
         checksum=data.checksum(),

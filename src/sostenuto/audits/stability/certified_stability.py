@@ -61,7 +61,8 @@ class CertifiedStability(AuditResult):
         ax.set_xticks(places, names, rotation=60 if crowded else 0, ha="right" if crowded else "center")
         ax.set_xlabel("certificate")
         ax.set_ylabel("rate of contraction")
-        ax.legend()
+        # Bars of either sign fill the axes, so the names stand above them.
+        ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
 
 
 def certified_stability(

@@ -74,6 +74,7 @@ class LyapunovSpectrum(AuditResult):
         """Draw the exponents, largest first, and the line between growth and decay."""
         places = np.arange(1, len(self.exponents) + 1)
         ax.plot(places, self.exponents, marker="o", markersize=3)
+        ax.set_xticks(places if len(places) <= 8 else places[:: len(places) // 8])
         ax.axhline(0.0, color="gray", linestyle="--")
         ax.set_xlabel("number of the exponent")
         ax.set_ylabel("Lyapunov exponent, per step" if self.step_time == 1 else "Lyapunov exponent, per unit of time")
