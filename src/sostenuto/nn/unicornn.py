@@ -47,7 +47,7 @@ class UnICORNN(RecurrentLayer):
         learn_step: whether c is trained; if not it keeps its initial value.
         positive: keep w ≥ −α, which removes the saddle at the origin (but not resonance with a varying input).
         memory: ``"store"`` keeps every state for the backward pass. ``"recompute"`` keeps the input and the states at
-            about √T moments, and finds the others by the exact inverse of the map, over all layers together; where
+            about √T/2 moments, and finds the others by the exact inverse of the map, over all layers together; where
             rounding makes that miss a kept state, the stretch is run forwards again, so the gradient is right in every
             case (``last_drift`` has the errors found). Two directions depend on each other at every layer, so there
             each layer recomputes its own states from its kept input; with ``skip`` that is refused.

@@ -1,8 +1,8 @@
 """Large CPU buffers that are used again instead of given back: new memory costs more than a scan over it.
 
 The system hands out memory a page at a time, each cleared at its first touch; for a buffer of 65 MB that took 15 ms,
-where a scan reads and writes it in 7. So memory is asked for in huge pages, and the memory of a tensor that nobody
-holds any more waits for the next one of its size.
+where a scan reads and writes it in 7. So much memory is asked for in huge pages, and the memory of a tensor that nobody
+holds any more waits for the next one of its size. A chunked sweep, too, runs in the buffers of its first chunk.
 """
 
 import math
@@ -12,14 +12,17 @@ from contextlib import suppress
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
-LEAST_BYTES = 1 << 22
+LEAST_BYTES = 1 << 18
 """Smaller tensors are torch's own."""
+LARGE_BYTES = 1 << 22
+"""From here on memory is asked for in huge pages."""
 KEPT_BYTES = 1 << 28
 """Memory that waits at most; what would exceed it goes back to the system. 0 keeps nothing."""
 
-_PAGE = 1 << 21
+_HUGE_PAGE = 1 << 21
 _waiting: dict[int, list[np.ndarray]] = {}
 
 
@@ -34,12 +37,31 @@ def new(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     size = math.prod(shape) * dtype.itemsize
     if size < LEAST_BYTES:
         return torch.empty(shape, dtype=dtype)
-    owner = _take(-(-size // _PAGE) * _PAGE)
+    owner = _take(_room(size))
     lent = owner[:size]
     weakref.finalize(lent, _give_back, owner).atexit = False
     values = torch.from_numpy(lent).view(dtype).view(shape)
     if torch.are_deterministic_algorithms_enabled():  # a law of the ops: what nobody wrote must show
         values.fill_(torch.nan)
+    return values
+
+
+def product(
+    x: Float[Tensor, "T B F"], matrix: Float[Tensor, "H F"], bias: Float[Tensor, " H"] | None, dtype: torch.dtype
+) -> Float[Tensor, "T B H"]:
+    """Compute V x + b, as `torch.nn.functional.linear`, into a buffer; no gradient flows.
+
+    >>> product(torch.ones(1, 1, 2), torch.ones(3, 2), None, torch.float64).tolist()
+    [[[2.0, 2.0, 2.0]]]
+    """
+    T, B, channels = x.shape
+    values = new((T, B, len(matrix)), dtype)
+    x, matrix = x.detach().to(dtype), matrix.detach().to(dtype)
+    flat, rows = values.view(T * B, -1), x.reshape(T * B, channels)
+    if bias is None:
+        torch.mm(rows, matrix.T, out=flat)
+    else:
+        torch.addmm(bias.detach().to(dtype), rows, matrix.T, out=flat)
     return values
 
 
@@ -49,6 +71,15 @@ def release() -> None:
     >>> release()
     """
     _waiting.clear()
+
+
+def _room(size: int) -> int:
+    """Round up to whole huge pages, or by at most a quarter, so that sizes near each other share their memory.
+
+    What is rounded up costs nothing: a small page that nobody touches is never handed out.
+    """
+    grain = _HUGE_PAGE if size >= LARGE_BYTES else 1 << max(size.bit_length() - 3, 12)
+    return -(-size // grain) * grain
 
 
 def _take(size: int) -> np.ndarray:
@@ -77,6 +108,7 @@ def _made(size: int) -> np.ndarray:
     if not hasattr(mmap, "MADV_HUGEPAGE"):
         return torch.empty(size, dtype=torch.uint8).numpy()
     memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    with suppress(OSError):  # a system without huge pages refuses the advice, and small ones do as well
-        memory.madvise(mmap.MADV_HUGEPAGE)
+    if size >= LARGE_BYTES:
+        with suppress(OSError):  # a system without huge pages refuses the advice, and small ones do as well
+            memory.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(memory, np.uint8)

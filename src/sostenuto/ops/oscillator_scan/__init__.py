@@ -49,7 +49,8 @@ def oscillator_scan(
         matrix, bias = input_map
         if chosen == "cpu" and not slow and not _is_separate(x, matrix, bias, weight, step, y, z, timespans):
             return DrivenScan.apply(x, matrix, bias, weight, step, stiffness, y, z, timespans)  # pyright: ignore[reportReturnType]
-        x = F.linear(x if torch.is_autocast_enabled(x.device.type) else x.to(matrix.dtype), matrix, bias)
+        mixed = not x.is_meta and torch.is_autocast_enabled(x.device.type)  # torch knows no autocast on meta
+        x = F.linear(x if mixed else x.to(matrix.dtype), matrix, bias)
     if slow:
         return oscillator_scan_reference(x, weight, step, stiffness, y, z, timespans=timespans)
     outputs, last = scan(x, weight, step, stiffness, y, z, timespans)

@@ -11,11 +11,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sostenuto.ops.buffers import new
+from sostenuto.ops.buffers import product
 from sostenuto.ops.oscillator_scan.reference import oscillator_scan_reference
 
 FUSED_CHANNELS = 8
 """Up to so many input channels the drive is computed inside the scan, again on the way back; above, by one product."""
+
+INSIDE = False
+"""Whether the product of a wide input runs inside the scan on the way forward."""
 
 
 class DrivenScan(torch.autograd.Function):
@@ -30,8 +33,11 @@ class DrivenScan(torch.autograd.Function):
         if _is_fused(x):
             drive = None
             outputs, last = cpu.forward(x, weight, step, stiffness, y, z, timespans, input_map=(matrix, bias))
+        elif INSIDE and cpu.is_panelled(x, y):
+            arguments = x, weight, step, stiffness, y, z, timespans
+            drive, outputs, last = cpu.driven_forward(*arguments, (matrix, bias))
         else:
-            drive = _product(x, matrix, bias, y.dtype)
+            drive = product(x, matrix, bias, y.dtype)
             outputs, last = cpu.forward(drive, weight, step, stiffness, y, z, timespans)
         ctx.stiffness = stiffness
         ctx.set_materialize_grads(False)
@@ -64,18 +70,6 @@ class DrivenScan(torch.autograd.Function):
 
 def _is_fused(x: Tensor) -> bool:
     return x.shape[2] <= FUSED_CHANNELS
-
-
-def _product(x: Tensor, matrix: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Tensor:
-    """Compute V x + b into a buffer that is used again."""
-    T, B, channels = x.shape
-    drive = new((T, B, len(matrix)), dtype)
-    flat, rows, columns = drive.view(T * B, -1), x.to(dtype).reshape(T * B, channels), matrix.to(dtype).T
-    if bias is None:
-        torch.mm(rows, columns, out=flat)
-    else:
-        torch.addmm(bias.to(dtype), rows, columns, out=flat)
-    return drive
 
 
 def _recorded(ctx: Any, arriving: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:

@@ -17,6 +17,8 @@ from sostenuto.ops.oscillator_stack.sweep import invert_layer
 
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-11}
 """Relative error of a chunk's reconstructed first state above which the chunk is run forwards again."""
+CHUNK = 2.0
+"""Steps of a chunk over √T: the states kept between chunks and the chunk swept are then both small."""
 
 __all__ = ["TOLERANCE", "Cell", "Drift", "StackResult", "oscillator_stack", "oscillator_stack_inverse"]
 
@@ -46,7 +48,7 @@ def oscillator_stack(
 
     The backward pass inverts each chunk from its last states (paper 002, eq. (7)) and compares the first ones with
     those kept; past `TOLERANCE` it runs the chunk forwards from the kept ones, so the gradient is right either way.
-    ``chunk`` is √T unless given. Gradients of ``timespans``, forward-mode derivatives and a graph being
+    ``chunk`` is 2√T unless given. Gradients of ``timespans``, forward-mode derivatives and a graph being
     compiled (what is done here depends on the drift found) take the stored stack, and ``drift`` is then None.
 
     >>> cell = Cell(torch.ones(2, 1), None, None, torch.ones(2), torch.full((2,), 0.1), None)
@@ -54,7 +56,7 @@ def oscillator_stack(
     >>> result = oscillator_stack(x, [cell], 1.0, zero, zero)
     >>> result.outputs.sum().backward()
     >>> result.outputs.shape, result.drift.chunks, result.drift.restarted
-    (torch.Size([9, 1, 2]), 3, 0)
+    (torch.Size([9, 1, 2]), 2, 0)
     """
     differentiable_spans = timespans is not None and timespans.requires_grad
     if differentiable_spans or torch.compiler.is_compiling() or _forward_mode(x, y, z):
@@ -109,7 +111,7 @@ def _plan(
     T: int, layers: int, stiffness: float, example: Tensor, *, skip: int, backend: str, chunk: int | None
 ) -> Plan:
     check_positive("stiffness", stiffness, zero=True)
-    length = max(round(math.sqrt(T)), 1) if chunk is None else chunk
+    length = max(round(CHUNK * math.sqrt(T)), 1) if chunk is None else chunk
     check_count("chunk", length)
     chosen = choose_backend(backend, example, built=tuple(name for name in BACKENDS if name in ("cpu", "gpu")))
     drift = Drift(TOLERANCE.get(example.dtype, 0.0), -(-T // length), [0.0] * layers)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from sostenuto.ops.oscillator_scan import oscillator_scan
 from sostenuto.ops.oscillator_stack.cell import Cell, Plan
-from sostenuto.ops.oscillator_stack.sweep import CellGradients, chunk_adjoint, reconstruct, run_chunk
+from sostenuto.ops.oscillator_stack.sweep import CellGradients, advance, chunk_adjoint, reconstruct
 
 _FIELDS = len(Cell._fields)
 
@@ -27,32 +27,32 @@ class OscillatorStack(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Run chunk by chunk through all layers."""
         cells = _cells(tensors)
-        kept_y, kept_z = [y.detach()], [z.detach()]
+        borders = plan.borders(x.shape[0])
+        kept = y.new_empty(
+            (1 + len(borders), 2, *y.shape)
+        )  # at once: between large buffers small ones hold much memory
+        kept[0, 0], kept[0, 1] = y, z
         outputs = y.new_empty((*x.shape[:2], y.shape[-1]))
-        for start, stop in plan.borders(x.shape[0]):
-            first = kept_y[-1], kept_z[-1]
-            chunk = run_chunk(plan, cells, x[start:stop], _cut(timespans, start, stop), first)
-            outputs[start:stop] = chunk.outputs[-1]
-            kept_y.append(chunk.last[0])
-            kept_z.append(chunk.last[1])
-            del chunk  # before the next one is made
-        ctx.plan, ctx.kept = plan, len(kept_y)
+        for index, (start, stop) in enumerate(borders):
+            states = kept[index, 0], kept[index, 1]
+            for low, high in plan.pieces(start, stop, outputs[0].nbytes):
+                states = advance(plan, cells, x[low:high], _cut(timespans, low, high), states, outputs[low:high])
+            kept[index + 1, 0], kept[index + 1, 1] = states
+        ctx.plan = plan
         ctx.autocast = _autocast(x.device.type)
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(timespans, x, y, z, *tensors, *kept_y, *kept_z)
-        return outputs, kept_y[-1].clone(), kept_z[-1].clone()
+        ctx.save_for_backward(timespans, x, y, z, *tensors, kept)
+        return outputs, kept[-1, 0].clone(), kept[-1, 1].clone()
 
     @staticmethod
     def backward(ctx: Any, *arriving: Tensor | None) -> tuple[Any, ...]:
         """Walk the chunks in reverse time, finding each one's states again before its adjoint."""
-        saved = ctx.saved_tensors
-        timespans, x, y, z = saved[:4]
-        tensors, kept = saved[4 : len(saved) - 2 * ctx.kept], saved[len(saved) - 2 * ctx.kept :]
+        timespans, x, y, z, *tensors, kept = ctx.saved_tensors
         with torch.autocast(**ctx.autocast):
             if torch.is_grad_enabled():
                 found = _recorded(ctx.plan, timespans, (x, y, z, *tensors), arriving)
             else:
-                states = list(zip(kept[: ctx.kept], kept[ctx.kept :], strict=True))
+                states = [(pair[0], pair[1]) for pair in kept]
                 found = _swept(ctx.plan, timespans, x, _cells(tensors), states, arriving, ctx.needs_input_grad[2])
         wanted = ctx.needs_input_grad[2:]
         return None, None, *(g if want else None for g, want in zip(found, wanted, strict=True))
@@ -137,6 +137,8 @@ def _cut(values: Tensor | None, start: int, stop: int) -> Tensor | None:
 
 def _autocast(device: str) -> dict[str, Any]:
     """Remember the mixed precision of the forward pass, so that the drives come out the same again."""
+    if not torch.amp.is_autocast_available(device):
+        return {"device_type": "cpu", "enabled": False}
     return {
         "device_type": device,
         "dtype": torch.get_autocast_dtype(device),

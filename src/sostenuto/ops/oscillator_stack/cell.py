@@ -3,9 +3,15 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
+
+from sostenuto.ops.buffers import product
+
+PIECE_BYTES = 1 << 19
+"""Bytes of one layer's outputs in a piece of a chunk."""
 
 
 class Cell(NamedTuple):
@@ -20,12 +26,20 @@ class Cell(NamedTuple):
 
     def drive(self, below: list[Tensor], skip: int) -> Tensor:
         """Project what lies below, the stack's input first: x = V·below[−1] + b, plus Λ·below[−1−skip]."""
-        drive = F.linear(below[-1], self.weight_ih, self.bias)
-        return drive if self.weight_skip is None else drive + F.linear(below[-1 - skip], self.weight_skip)
+        drive = linear(below[-1], self.weight_ih, self.bias)
+        return drive if self.weight_skip is None else drive + linear(below[-1 - skip], self.weight_skip)
 
     def upward(self, outputs: Tensor) -> Tensor:
         """Mask the outputs for the layers above."""
         return outputs if self.mask is None else outputs * self.mask
+
+
+def linear(x: Tensor, matrix: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Compute V x + b; on the CPU, where no gradient is recorded, into a buffer that is used again."""
+    plain = x.device.type == "cpu" and not torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
+    if plain and type(x) is Tensor:
+        return product(x, matrix, bias, matrix.dtype)
+    return F.linear(x, matrix, bias)
 
 
 @dataclass
@@ -53,9 +67,25 @@ class Plan:
     drift: Drift = field(compare=False)
 
     def borders(self, T: int) -> list[tuple[int, int]]:
-        """List the chunks (start, stop) of T steps.
+        """List the chunks (start, stop) of T steps, of nearly one length.
 
-        >>> Plan(1.0, 0, 4, "cpu", Drift(0.0, 3, [])).borders(10)
-        [(0, 4), (4, 8), (8, 10)]
+        >>> Plan(1.0, 0, 4, "cpu", Drift(0.0, 3, [])).borders(9)
+        [(0, 3), (3, 6), (6, 9)]
         """
-        return [(start, min(start + self.chunk, T)) for start in range(0, T, self.chunk)]
+        return _cuts(0, T, self.chunk)
+
+    def pieces(self, start: int, stop: int, step_bytes: int) -> list[tuple[int, int]]:
+        """Cut a chunk into what is run forwards at once where nothing of it is kept: on a CPU, what fits the cache.
+
+        >>> Plan(1.0, 0, 4, "cpu", Drift(0.0, 3, [])).pieces(4, 8, 1 << 18)
+        [(4, 6), (6, 8)]
+        """
+        length = max(PIECE_BYTES // max(step_bytes, 1), 1) if self.backend == "cpu" else self.chunk
+        return _cuts(start, stop, length)
+
+
+def _cuts(start: int, stop: int, most: int) -> list[tuple[int, int]]:
+    """Cut a stretch into as few parts as ``most`` allows, all of one length but the last."""
+    parts = max(-(-(stop - start) // most), 1)
+    length = max(-(-(stop - start) // parts), 1)
+    return [(low, min(low + length, stop)) for low in range(start, stop, length)]

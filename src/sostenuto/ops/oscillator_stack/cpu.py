@@ -7,6 +7,7 @@ from jaxtyping import Float
 from numba import njit
 from torch import Tensor
 
+from sostenuto.ops.buffers import new
 from sostenuto.ops.columns.cpu import OPTIONS, block_of, rows
 from sostenuto.ops.oscillator_scan.cpu import columns_of, spans_of
 from sostenuto.ops.oscillator_stack.reference import Inverted
@@ -27,8 +28,8 @@ def inverse(
     """Give the states at every step and the first one from the last one (y, z)."""
     T, B, H = x.shape
     dtype = y.dtype
-    ys = torch.empty((T, B, H), dtype=dtype)
-    zs = torch.empty((T, B, H), dtype=dtype) if velocities else None
+    ys = new((T, B, H), dtype)
+    zs = new((T, B, H), dtype) if velocities else None
     first, first_z = (part.detach().clone(memory_format=torch.contiguous_format) for part in (y, z))
     peaks = first.abs(), first_z.abs()
     read = (rows(x, dtype), *columns_of(B, weight, step, dtype), spans_of(timespans, dtype))

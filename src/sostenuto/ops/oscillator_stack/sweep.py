@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from sostenuto.ops.oscillator_scan.autograd import oscillator_scan_backward_op, oscillator_scan_op
+from sostenuto.ops.oscillator_scan.autograd import kernels_of
 from sostenuto.ops.oscillator_scan.reference import oscillator_scan_reference
-from sostenuto.ops.oscillator_stack.cell import Cell, Plan
+from sostenuto.ops.oscillator_stack.cell import Cell, Plan, linear
 from sostenuto.ops.oscillator_stack.reference import Inverted, inverse_reference
 
 States = tuple[Float[Tensor, "L B H"], Float[Tensor, "L B H"]]
@@ -26,20 +25,48 @@ class Chunk(NamedTuple):
 
 
 def run_chunk(plan: Plan, cells: Sequence[Cell], x: Tensor, spans: Tensor | None, first: States) -> Chunk:
-    """Run all layers forwards over one chunk."""
+    """Run all layers forwards over one chunk and keep everything."""
     below, drives, outputs, ends = [x], [], [], []
     for layer, cell in enumerate(cells):
         drives.append(cell.drive(below, plan.skip))
-        arguments = (drives[-1], cell.weight_hh, cell.step, plan.stiffness, first[0][layer], first[1][layer])
-        if plan.backend == "reference":
-            ys, _, z = oscillator_scan_reference(*arguments, timespans=spans)
-        else:
-            ys, z = oscillator_scan_op(*arguments, spans)
+        ys, z = scan_layer(plan, cell, drives[-1], spans, (first[0][layer], first[1][layer]))
         outputs.append(ys)
         ends.append((ys[-1], z))
         below.append(cell.upward(ys))
     y, z = (torch.stack(parts) for parts in zip(*ends, strict=True))
     return Chunk(below, drives, outputs, (y, z))
+
+
+def advance(plan: Plan, cells: Sequence[Cell], x: Tensor, spans: Tensor | None, first: States, out: Tensor) -> States:
+    """Run all layers forwards, write the top layer's outputs into ``out`` and keep only the last state."""
+    below, ends, reach = [x], [], 1 + plan.skip
+    for layer, cell in enumerate(cells):
+        target = out if layer == len(cells) - 1 else None
+        start = first[0][layer], first[1][layer]
+        ys, z = scan_layer(plan, cell, cell.drive(below, plan.skip), spans, start, target)
+        ends.append((ys[-1].clone(), z))
+        below = [*below, cell.upward(ys)][-reach:]
+    y, z = (torch.stack(parts) for parts in zip(*ends, strict=True))
+    return y, z
+
+
+def scan_layer(
+    plan: Plan,
+    cell: Cell,
+    drive: Tensor,
+    spans: Tensor | None,
+    first: tuple[Tensor, Tensor],
+    out: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Run one layer over a stretch of time by the kernels themselves: nobody looks on. Give every y and the last z."""
+    arguments = (drive, cell.weight_hh, cell.step, plan.stiffness, *first)
+    if plan.backend == "cpu":
+        return kernels_of(first[0]).forward(*arguments, spans, out=out)
+    if plan.backend == "gpu":
+        ys, z = kernels_of(first[0]).forward(*arguments, spans)
+    else:
+        ys, _, z = oscillator_scan_reference(*arguments, timespans=spans)
+    return ys if out is None else out.copy_(ys), z
 
 
 def invert_layer(
@@ -72,6 +99,7 @@ def reconstruct(
         plan.drift.worst[layer] = max(plan.drift.worst[layer], error)
         if error > plan.drift.tolerance:
             plan.drift.restarted += 1
+            del found, below, drives, outputs  # their memory serves the run
             return run_chunk(plan, cells, x, spans, first)
         outputs.append(found.outputs)
         below.append(cell.upward(found.outputs))
@@ -110,20 +138,22 @@ def scan_adjoint(
     spans: Tensor | None,
     first: tuple[Tensor, Tensor],
     last: Tensor,
-    arriving: tuple[Tensor, Tensor],
+    arriving: tuple[Tensor | None, Tensor, Tensor],
 ) -> ScanGradients:
-    """Differentiate one layer's scan over a chunk; ``arriving`` are the gradients of its outputs and of its last z."""
-    if plan.backend != "reference":
-        return ScanGradients(
-            *oscillator_scan_backward_op(
-                drive, cell.weight_hh, cell.step, plan.stiffness, first[0], outputs, last, spans, *arriving
-            )
-        )
+    """Differentiate one layer's scan over a chunk; ``arriving`` are the gradients of its outputs and last y and z."""
+    d_outputs, d_y, d_z = arriving
+    arguments = (drive, cell.weight_hh, cell.step, plan.stiffness, first[0], outputs, last, spans)
+    if plan.backend == "cpu":
+        return ScanGradients(*kernels_of(outputs).backward(*arguments, d_outputs, d_z, d_end=d_y)[:5])
+    dense = torch.zeros_like(outputs) if d_outputs is None else d_outputs.to(outputs.dtype, copy=True)
+    dense[-1] += d_y
+    if plan.backend == "gpu":
+        return ScanGradients(*kernels_of(outputs).backward(*arguments, dense.contiguous(), d_z)[:5])
     leaves = [tensor.detach().requires_grad_() for tensor in (drive, cell.weight_hh, cell.step, *first)]
     with torch.enable_grad():
         x, weight, step, y, z = leaves
         ys, _, end = oscillator_scan_reference(x, weight, step, plan.stiffness, y, z, timespans=spans)
-        return ScanGradients(*torch.autograd.grad((ys, end), leaves, arriving))
+        return ScanGradients(*torch.autograd.grad((ys, end), leaves, (dense, d_z)))
 
 
 class CellGradients:
@@ -172,21 +202,22 @@ def chunk_adjoint(
     """
     d_below: list[Tensor | None] = [None] * len(cells) + [arriving]
     for layer in reversed(range(len(cells))):
-        cell, outputs = cells[layer], chunk.outputs[layer]
-        arrived = d_below[layer + 1]
-        d_outputs = torch.zeros_like(outputs) if arrived is None else outputs.new_empty(outputs.shape).copy_(arrived)
-        if cell.mask is not None:
-            d_outputs *= cell.mask
-        d_outputs[-1] += bars[layer][0]
+        cell, arrived = cells[layer], d_below[layer + 1]
+        d_outputs = arrived if arrived is None or cell.mask is None else arrived * cell.mask
+        d_below[layer + 1] = arrived = None
         start, last = (first[0][layer], first[1][layer]), chunk.last[1][layer]
-        found = scan_adjoint(plan, cell, chunk.drives[layer], outputs, spans, start, last, (d_outputs, bars[layer][1]))
+        found = scan_adjoint(
+            plan, cell, chunk.drives[layer], chunk.outputs[layer], spans, start, last, (d_outputs, *bars[layer])
+        )
         bars[layer] = (found.y, found.z)
-        sums[layer].add(found, chunk.below[: layer + 1], plan.skip)
+        for done in (chunk.outputs, chunk.drives, chunk.below):
+            done.pop()  # its memory serves the layers below
+        sums[layer].add(found, chunk.below, plan.skip)
         if layer > 0 or input_gradient:
-            d_below[layer] = _sum(d_below[layer], F.linear(found.drive, cell.weight_ih.T))
+            d_below[layer] = _sum(d_below[layer], linear(found.drive, cell.weight_ih.T))
         if cell.weight_skip is not None and (layer > plan.skip or input_gradient):
             index = layer - plan.skip
-            d_below[index] = _sum(d_below[index], F.linear(found.drive, cell.weight_skip.T))
+            d_below[index] = _sum(d_below[index], linear(found.drive, cell.weight_skip.T))
     return d_below[0]
 
 
