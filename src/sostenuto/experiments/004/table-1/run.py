@@ -1,0 +1,66 @@
+"""Table 1 of paper 004: mean accuracy, P90, P95, PMA and Friedman rank over UCR data sets."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from sostenuto.experiments import Settings, Workbench
+from sostenuto.experiments.tasks.paper_grids import KERNELS
+from sostenuto.experiments.tasks.ucr_table import (
+    COLUMNS,
+    MEASURES,
+    Rows,
+    accuracies,
+    compare_means,
+    matrix,
+    measures,
+    paper_rows,
+)
+from sostenuto.report.figures.plot import bars
+
+
+def run(settings: Settings, bench: Workbench) -> None:
+    """Run what Table 2 has, then sum it up: the kernels over all sets, all columns over those with networks."""
+    rows, paper = accuracies(settings, bench), paper_rows()
+    compare_means(bench, rows, paper)
+    with_networks = list(rows)[: settings.network_sets]
+    kernels = summary(bench, rows, paper, list(rows), KERNELS)
+    everything = summary(bench, rows, paper, with_networks, COLUMNS)
+    mean, p90, p95, pma, rank = kernels
+    bench.number("RNTK: mean accuracy", float(mean[0]), n=len(rows))
+    bench.number("RNTK: Friedman rank among the kernels", float(rank[0]), n=len(rows))
+    bench.law("RNTK has the highest mean of the kernels", bool(mean.argmax() == 0), _said(KERNELS, mean))
+    bench.law("RNTK has the best Friedman rank of the kernels", bool(rank.argmin() == 0), _said(KERNELS, rank))
+    first = [bool(each[0] == each.max()) for each in (p90, p95, pma)]
+    said = "; ".join(
+        f"{name}: {_said(KERNELS, each)}" for name, each in zip(("P90", "P95", "PMA"), kernels[1:4], strict=True)
+    )
+    bench.law("RNTK is first in P90, P95 and PMA of the kernels", all(first), said)
+    best = float(everything[0, len(KERNELS) :].max())
+    said = f"RNTK {everything[0, 0]:.1f} %, the best of the networks {best:.1f} %, on {len(with_networks)} sets"
+    bench.law("RNTK is ahead of the trained networks", bool(everything[0, 0] > best), said)
+    ours = dict(zip(COLUMNS, everything[0].tolist(), strict=True))
+    known = [name for name in with_networks if name in paper]
+    theirs = dict(zip(COLUMNS, matrix(paper, known, COLUMNS).mean(axis=0).tolist(), strict=True)) if known else None
+    bench.figure(
+        "Mean accuracy",
+        lambda axes: bars(axes, ours, expected=theirs, labels=("mean test accuracy, %", "")),
+        caption=f"Over {len(with_networks)} sets; the mark is the paper's mean over the same sets.",
+    )
+
+
+def summary(bench: Workbench, rows: Rows, paper: Rows, names: list[str], columns: Sequence[str]) -> np.ndarray:
+    """Add a table of the five measures, ours and the paper's on the same sets and columns; return ours."""
+    found = measures(matrix(rows, names, columns))
+    known = [name for name in names if name in paper]
+    theirs = measures(matrix(paper, known, columns)) if known else np.full_like(found, np.nan)
+    written = [
+        (measure, *(f"{one:.2f} / {other:.2f}" for one, other in zip(found[i], theirs[i], strict=True)))
+        for i, measure in enumerate(MEASURES)
+    ]
+    bench.table(f"{len(columns)} columns over {len(names)} sets, ours / the paper's", ("", *columns), written)
+    return found
+
+
+def _said(columns: Sequence[str], values: np.ndarray) -> str:
+    return ", ".join(f"{name} {value:.2f}" for name, value in zip(columns, values, strict=True))

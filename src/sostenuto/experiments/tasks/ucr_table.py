@@ -1,0 +1,139 @@
+"""Tables 1 and 2 of paper 004: every column on every data set, the paper's rows, and the measures over both."""
+
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from sostenuto.data.dataset import Dataset
+from sostenuto.experiments.catalog import find
+from sostenuto.experiments.cells import CellStore
+from sostenuto.experiments.settings import Settings
+from sostenuto.experiments.tasks.paper_grids import KERNELS
+from sostenuto.experiments.tasks.ucr_kernels import kernel_accuracy
+from sostenuto.experiments.tasks.ucr_networks import COLUMNS as NETWORKS
+from sostenuto.experiments.tasks.ucr_networks import Training, network_accuracy
+from sostenuto.experiments.workbench import Workbench
+
+COLUMNS = (*KERNELS, *NETWORKS)
+TABLES = ("table-1", "table-2")
+MEASURES = ("mean accuracy, %", "P90, %", "P95, %", "PMA, %", "Friedman rank")
+Rows = dict[str, dict[str, float]]
+"""Accuracies in percent by data set and column."""
+_COLUMN = re.compile(rf"({'|'.join(COLUMNS[1:])}) (\d+(?:\.\d+)?)")
+
+
+def accuracies(settings: Settings, bench: Workbench) -> Rows:
+    """Run every column on every set; the first ``network_sets`` sets have the trained networks too.
+
+    One cell for each set and column (and size of network). What the other of the two tables has computed with the same
+    settings is taken over.
+    """
+    rows: Rows = {}
+    for index, name in enumerate(bench.progress(settings.sets, "sets")):
+        dataset = _part(bench.data(name), settings)
+        row = rows[name.removeprefix("ucr/")] = {}
+        for column in KERNELS:
+            row[column] = _kernel_cell(settings, bench, name, dataset, column)
+        for column in NETWORKS if index < settings.network_sets else ():
+            row[column] = _network_cells(settings, bench, name, dataset, column)
+    return rows
+
+
+def _kernel_cell(settings: Settings, bench: Workbench, name: str, dataset: Dataset, column: str) -> float:
+    needed = {key: settings[key] for key in ("folds", "every", "most_train", "most_test")}
+    measure = partial(kernel_accuracy, dataset, column, folds=settings.folds, every=settings.every, seed=bench.seed)
+    return _shared_cell(bench, f"{name}/{column.lower()}", measure, needed)["test"]
+
+
+def _network_cells(settings: Settings, bench: Workbench, name: str, dataset: Dataset, column: str) -> float:
+    """Train all sizes and rates, choose by the folds held out, and average the chosen networks on the test part."""
+    training = Training(settings.network_folds, settings.epochs, settings.patience, settings.batch_size)
+    keys = ("network_folds", "epochs", "patience", "batch_size", "learning_rates", "most_train", "most_test")
+    needed = {key: settings[key] for key in keys}
+    best = (-1.0, 0.0)
+    for layers in settings.layers:
+        for width in settings.widths:
+            measure = partial(
+                network_accuracy, dataset, column, layers, width, settings.learning_rates, training, bench.seed
+            )
+            key = f"{name}/{column.lower().replace(' ', '-')}/layers={layers},width={width}"
+            found = _shared_cell(bench, key, measure, needed)
+            validated, test = (np.mean(found[part], axis=1) for part in ("validated", "test"))
+            best = max(best, (float(validated.max()), float(test[validated.argmax()])), key=lambda each: each[0])
+    return best[1]
+
+
+def _shared_cell(bench: Workbench, key: str, function: Any, needed: Mapping[str, Any]) -> Any:
+    """Compute a cell, or take it over from the other table where the two stand beside each other."""
+    if not bench.remembers(key, depends=needed):
+        basis = {**needed, "seed": bench.seed}
+        own = CellStore(bench.folder / "cells").path(key, basis)
+        for table in TABLES:
+            other = CellStore(bench.folder.parent.parent / table / bench.folder.name / "cells").path(key, basis)
+            if other.is_file() and other != own:
+                own.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(other, own)
+    return bench.cell(key, function, depends=needed)
+
+
+def _part(dataset: Dataset, settings: Settings) -> Dataset:
+    """Keep the first sequences of each part where a protocol says so; 0 keeps all."""
+    assert dataset.test is not None
+    train, test = (
+        part.take(np.arange(min(most, len(part)))) if most else part
+        for part, most in ((dataset.train, settings.most_train), (dataset.test, settings.most_test))
+    )
+    return Dataset(name=dataset.name, train=train, test=test, description=dataset.description, origin=dataset.origin)
+
+
+def paper_rows() -> Rows:
+    """Read the paper's Table 2 from the experiment's ``expected.toml``: the value is RNTK's, the remark has the rest.
+
+    >>> paper_rows()["Coffee"]["RBF"]
+    92.86
+    """
+    rows: Rows = {}
+    for name, entry in find("004/table-2").expected.items():
+        if entry.value is not None and ":" not in name:
+            rest = {column: float(value) for column, value in _COLUMN.findall(entry.remark)}
+            rows[name] = {"RNTK": entry.value, **rest}
+    return rows
+
+
+def matrix(rows: Rows, names: Sequence[str], columns: Sequence[str]) -> Float64[np.ndarray, "set column"]:
+    """Lay rows out, set by column."""
+    return np.array([[rows[name][column] for column in columns] for name in names])
+
+
+def measures(values: Float64[np.ndarray, "set column"]) -> Float64[np.ndarray, "measure column"]:
+    """Return `MEASURES` of every column (paper 004, eqs. (21)–(23)); equal accuracies share the best rank, as there.
+
+    >>> measures(np.array([[100.0, 90.0], [50.0, 60.0]])).round(2).tolist()
+    [[75.0, 75.0], [50.0, 100.0], [50.0, 50.0], [91.67, 95.0], [1.5, 1.5]]
+    """
+    share = values / values.max(axis=1, keepdims=True)
+    ranks = 1 + (values[:, None, :] > values[:, :, None]).sum(axis=2)
+    near = [100 * (share >= part - 1e-12).mean(axis=0) for part in (0.9, 0.95)]
+    return np.stack([values.mean(axis=0), *near, 100 * share.mean(axis=0), ranks.mean(axis=0)])
+
+
+def compare_means(bench: Workbench, rows: Rows, paper: Rows) -> None:
+    """Report, for each column, the mean of ours minus the paper's over the sets that were run."""
+    for column in COLUMNS:
+        names = [name for name in rows if column in rows[name] and name in paper]
+        differences = [rows[name][column] - paper[name][column] for name in names]
+        name = f"{column}: mean accuracy against the paper's on the same sets"
+        if differences:
+            bench.number(name, float(np.mean(differences)), n=len(differences))
+        else:
+            leave_out(bench, name)
+
+
+def leave_out(bench: Workbench, name: str, verdict: str = "not compared") -> None:
+    """Say of an entry that this protocol does not measure it."""
+    bench.numbers[name] = bench.experiment.expected[name].number(verdict)
