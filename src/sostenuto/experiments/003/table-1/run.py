@@ -1,0 +1,17 @@
+"""Table 1 of paper 003: stable against direct reparametrization on MNIST."""
+
+from sostenuto.experiments import Settings, Workbench
+from sostenuto.experiments.tasks.contest import compete
+
+STABLE = ("softplus", "exp", "inverse")
+
+
+def run(settings: Settings, bench: Workbench) -> None:
+    """Train every reparametrization from the same seeds, and test each once a seed."""
+    names = {kind: f"{kind} ({'stable' if kind in STABLE else 'free'})" for kind in (*STABLE, "direct")}
+    found = compete(bench, settings, bench.data(settings.dataset), names)
+    for kind, trained in found.items():
+        bench.number(f"{kind}: test accuracy", [100 * score for score in trained.scores])
+        bench.number(f"{kind}: test loss", trained.losses)
+    best, direct = max(found[kind].mean for kind in STABLE), found["direct"].mean
+    bench.law("stable reparametrization is ahead", best > direct, f"{100 * best:.2f} % against {100 * direct:.2f} %")
