@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-import sostenuto
-from sostenuto.benchmarks import signature_svm
+from sostenuto.benchmarks import ucr_kernels
 from sostenuto.kernels import Signature
 
 
@@ -20,32 +19,31 @@ def turning(count, seed):
 
 @pytest.fixture
 def quick(monkeypatch):
-    monkeypatch.setattr(signature_svm, "LEVELS", (2,))
-    monkeypatch.setattr(signature_svm, "SCALES", (1.0,))
-    monkeypatch.setattr(sostenuto, "__all__", [name for name in sostenuto.__all__ if name != "RNTKClassifier"])
+    monkeypatch.setattr(ucr_kernels, "LEVELS", (2,))
+    monkeypatch.setattr(ucr_kernels, "SCALES", (1.0,))
 
 
 def test_measures_every_method_on_its_own_selection(quick):
-    found = signature_svm.measure(*turning(20, 0), *turning(10, 1))
+    found = ucr_kernels.measure(*turning(20, 0), *turning(10, 1), search="evidence")
     assert found["size"] == {"train": 20, "test": 10, "steps": 12}
     assert found["signature"]["accuracy"] == 1.0
-    assert {"rbf", "nearest_neighbor"} <= found.keys()
-    assert "rntk" not in found
+    assert {"rntk", "ntk", "rbf", "polynomial", "nearest_neighbor"} <= found.keys()
 
 
 def test_selection_sees_the_training_part_alone():
     """A kernel that is right only about order beats one of level 1, which sees the ends alone."""
     train, labels = turning(20, 0)
     blind, seeing = Signature(1, time_augmentation=False), Signature(2, time_augmentation=False)
-    kernel, _, score = signature_svm.select([blind, seeing], train, labels)
+    kernel, _, score = ucr_kernels.select([blind, seeing], train, labels)
     assert kernel is seeing
     assert score == 1.0
 
 
-def test_reports_the_mean_over_the_sets(monkeypatch, quick):
-    monkeypatch.setattr(signature_svm, "SETS", ("one", "two"))
-    monkeypatch.setattr(signature_svm, "_parts", lambda name: (*turning(10, len(name)), *turning(6, 9)))
-    record = signature_svm.run(progress=False)
-    assert set(record["sets"]) == {"one", "two"}
-    expected = np.mean([found["rbf"]["accuracy"] for found in record["sets"].values()])
-    assert record["mean_accuracy"]["rbf"] == pytest.approx(expected)
+def test_reports_the_mean_over_the_sets(monkeypatch):
+    found = {"one": 0.5, "three": 1.0}
+    monkeypatch.setattr(ucr_kernels, "_parts", lambda name, _: (name, None, None, None))
+    monkeypatch.setattr(ucr_kernels, "measure", lambda name, *_, **__: {"size": {}, "rbf": {"accuracy": found[name]}})
+    record = ucr_kernels.run(progress=False, sets=("one", "three"), search="evidence")
+    assert set(record["sets"]) == {"one", "three"}
+    assert record["mean_accuracy"] == {"rbf": pytest.approx(0.75)}
+    assert record["rntk_search"] == "evidence"
