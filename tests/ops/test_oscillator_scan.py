@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from sostenuto.checks import InputError
-from sostenuto.ops.oscillator_scan import BACKENDS, cpu, oscillator_scan
+from sostenuto.ops.oscillator_scan import BACKENDS, oscillator_scan
 from sostenuto.ops.oscillator_scan.driven import FUSED_CHANNELS
 from tests.laws.op_laws import LOOP, ScanLaws, close, compare, differentiate, weights_of
 
@@ -93,33 +93,6 @@ class TestFewChannels(DrivenLaws):
 
 class TestManyChannels(DrivenLaws):
     channels = FUSED_CHANNELS + 1
-
-
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 1e-5)])
-@pytest.mark.parametrize("spans", [False, True])
-@pytest.mark.parametrize(("batch", "units", "channels"), [(1, 16, 9), (7, 32, 20), (130, 48, 33)])
-def test_a_product_inside_the_scan_is_the_references(batch, units, channels, spans, dtype, tolerance):
-    torch.manual_seed(0)
-    laws = DrivenLaws()
-    laws.channels = channels
-    made = laws.make(20, shape=(batch, units), timespans=spans, dtype=dtype)
-    arguments = *(made[name] for name in ("x", "weight", "step")), laws.stiffness, made["y"], made["z"]
-    drive, ys, z = cpu.driven_forward(*arguments, made.get("timespans"), (made["weight_ih"], made["bias"]))
-    close(drive, made["x"] @ made["weight_ih"].T + made["bias"], tolerance)
-    for one, other in zip((ys, ys[-1], z), laws.run(made, "reference"), strict=True):
-        close(one, other, tolerance)
-
-
-def test_rows_for_every_thread_take_the_product_inside(monkeypatch):
-    monkeypatch.setattr("sostenuto.ops.oscillator_scan.driven.INSIDE", True)
-    asked = []
-    inside = cpu.driven_forward
-    monkeypatch.setattr(cpu, "driven_forward", lambda *arguments: asked.append(1) or inside(*arguments))
-    laws = DrivenLaws()
-    laws.channels = FUSED_CHANNELS + 1
-    tensors = laws.make(20, shape=(4 * torch.get_num_threads(), 32))
-    compare(differentiate(laws.on("cpu"), tensors), differentiate(laws.on("reference"), tensors), 1e-10)
-    assert asked == [1]
 
 
 @pytest.mark.parametrize("channels", [1, FUSED_CHANNELS + 1])

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from sostenuto.ops.buffers import new
 from sostenuto.ops.columns.cpu import FLUSH, OPTIONS, block_of, flat, rows
-from sostenuto.ops.panel_product.cpu import ROWS, multiply, pack, padded
 from sostenuto.ops.tanh.cpu import tanh, tanh_with_slope
 from sostenuto.ops.threads import run_blocks
 
@@ -66,41 +65,6 @@ def forward(
 
     run_blocks(kernel, B * H, block_of(B * H, dtype))
     return outputs, last
-
-
-def is_panelled(x: Float[Tensor, "T B F"], states: Float[Tensor, "B H"]) -> bool:
-    """Whether the product of a wide input runs inside the scan: whole vectors, rows side by side, some a thread."""
-    (B, H), dtype = states.shape, states.dtype
-    return padded(H, dtype) == H and x.dtype == dtype and x.is_contiguous() and ROWS * torch.get_num_threads() <= B
-
-
-def driven_forward(
-    x: Float[Tensor, "T B F"],
-    weight: Float[Tensor, " H"],
-    step: Float[Tensor, " H"],
-    stiffness: float,
-    y: Float[Tensor, "B H"],
-    z: Float[Tensor, "B H"],
-    timespans: Float[Tensor, "T B"] | None,
-    input_map: InputMap,
-) -> tuple[Float[Tensor, "T B H"], Float[Tensor, "T B H"], Float[Tensor, "B H"]]:
-    """Give the drive V x + b, every y and the last z; a step is scanned while its product is in the cache."""
-    T, B, _ = x.shape
-    H, dtype = y.shape[-1], y.dtype
-    drive, outputs = new((T, B, H), dtype), new((T, B, H), dtype)
-    last = z.detach().clone(memory_format=torch.contiguous_format)
-    matrix, bias = input_map
-    offset = torch.zeros(H, dtype=dtype) if bias is None else bias.detach().to(dtype).contiguous()
-    raw = rows(x, dtype), pack(matrix.detach().to(dtype).T), offset.numpy(), drive.view(T, B * H).numpy()
-    arrays = (*columns_of(B, weight, step, dtype), flat(y, dtype), last.view(-1).numpy(), spans_of(timespans, dtype))
-    written, alpha = outputs.view(T, B * H).numpy(), _scalar(stiffness, dtype)
-
-    def kernel(start: int, stop: int) -> None:
-        _driven_forward(*raw, *arrays, alpha, H, written, start * H, stop * H)
-
-    together = -(-max(block_of(B * H, dtype) // H, 1) // ROWS) * ROWS
-    run_blocks(kernel, B, together)
-    return drive, outputs, last
 
 
 def backward(
@@ -212,45 +176,6 @@ def _forward(x, u, matrix, bias, weight, step, y, z, spans, alpha, H, out, start
             y_now[i] = y_i
             out_t[i] = y_i
     z[start:stop] = z_now
-
-
-@no_type_check
-@njit(**OPTIONS)
-def _driven_forward(u, packed, bias, drive, weight, step, y, z, spans, alpha, H, out, start, stop):
-    """Multiply and scan one step after the other; the columns are those of whole batch rows."""
-    row, count, size = start // H, (stop - start) // H, u.itemsize
-    channels = packed.shape[0] // H
-    zero = u.dtype.type(0)
-    for t in range(out.shape[0]):
-        drive_t = drive[t, start:stop]
-        for r in range(count):
-            drive_t[r * H : r * H + H] = bias
-        multiply(
-            zero, u.ctypes.data + (t * u.shape[1] + row * channels) * size, channels * size, size, count,
-            packed.ctypes.data, channels, drive_t.ctypes.data, H * size, channels, True,
-        )  # fmt: skip
-        before = y[start:stop] if t == 0 else out[t - 1, start:stop]
-        out_t, z_t = out[t, start:stop], z[start:stop]
-        w, g = weight[start:stop], step[start:stop]
-        if spans is None:
-            _step(drive_t, before, w, g, alpha, z_t, out_t)
-        if spans is not None:
-            for r in range(count):
-                low, high = r * H, r * H + H
-                _step(
-                    drive_t[low:high], before[low:high], w[low:high], g[low:high] * spans[t, row + r], alpha,
-                    z_t[low:high], out_t[low:high],
-                )  # fmt: skip
-
-
-@no_type_check
-@njit(**OPTIONS)
-def _step(x, before, w, g, alpha, z, out):
-    for i in range(x.shape[0]):
-        y_i = before[i]
-        z_i = z[i] - g[i] * (tanh(w[i] * y_i + x[i]) + alpha * y_i)
-        z[i] = z_i
-        out[i] = y_i + g[i] * z_i
 
 
 @no_type_check

@@ -17,9 +17,6 @@ from sostenuto.ops.oscillator_scan.reference import oscillator_scan_reference
 FUSED_CHANNELS = 8
 """Up to so many input channels the drive is computed inside the scan, again on the way back; above, by one product."""
 
-INSIDE = False
-"""Whether the product of a wide input runs inside the scan on the way forward."""
-
 
 class DrivenScan(torch.autograd.Function):
     """Call ``apply(x, matrix, bias, weight, step, stiffness, y, z, timespans)``; returns every y, the last y and z."""
@@ -33,9 +30,6 @@ class DrivenScan(torch.autograd.Function):
         if _is_fused(x):
             drive = None
             outputs, last = cpu.forward(x, weight, step, stiffness, y, z, timespans, input_map=(matrix, bias))
-        elif INSIDE and cpu.is_panelled(x, y):
-            arguments = x, weight, step, stiffness, y, z, timespans
-            drive, outputs, last = cpu.driven_forward(*arguments, (matrix, bias))
         else:
             drive = product(x, matrix, bias, y.dtype)
             outputs, last = cpu.forward(drive, weight, step, stiffness, y, z, timespans)
