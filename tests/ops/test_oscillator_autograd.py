@@ -135,7 +135,17 @@ for count in (9, 20):
     torch.testing.assert_close(got, expected)
 
 packed = pack_sequence([torch.randn(n, 2) for n in (5, 9, 2)], enforce_sorted=False)
-got, expected = (one(packed)[0].data for one in (torch.compile(layer, backend="aot_eager"), layer))
+whole = torch.compile(layer, fullgraph=True, backend="aot_eager")
+(got, got_state), (expected, state) = (one(packed) for one in (whole, layer))
+torch.testing.assert_close(got.data, expected.data)
+torch.testing.assert_close(got_state, state)
+weights = list(layer.parameters())
+found, wanted = (torch.autograd.grad(one.data.sin().sum(), weights) for one in (got, expected))
+torch.testing.assert_close(found, wanted)
+
+in_order = pack_sequence([torch.randn(n, 2) for n in (9, 5, 2)])  # without an order: the graph breaks, and is right
+torch._dynamo.reset()
+got, expected = (one(in_order)[0].data for one in (torch.compile(layer, backend="aot_eager"), layer))
 torch.testing.assert_close(got, expected)
 """
 

@@ -27,7 +27,7 @@ class TimeMajor:
         """Bring a tensor, an unbatched ``(time, channel)`` tensor or a PackedSequence to time-major form."""
         if isinstance(input, PackedSequence):
             check_input(input, input_size, batch_first)
-            values, lengths = pad_packed_sequence(input)
+            values, lengths = _unpack(input)
             return cls(values, lengths.to(values.device), input, unbatched=False, batch_first=False)
         check_input(input, input_size, batch_first)
         unbatched = input.ndim == 2
@@ -39,7 +39,7 @@ class TimeMajor:
         if timespans is None:
             return None if self.lengths is None else self.mask.to(dtype)
         if isinstance(timespans, PackedSequence):
-            spans, _ = pad_packed_sequence(timespans)
+            spans, _ = _unpack(timespans)
         elif self.unbatched:
             spans = timespans.unsqueeze(1)
         else:
@@ -67,19 +67,48 @@ class TimeMajor:
     def write(self, output: Tensor) -> LayerInput:
         """Bring a time-major output back to the form the input came in."""
         if self.packed is not None:
-            lengths = self.lengths.cpu() if self.lengths is not None else None
-            return _repack(output, lengths, self.packed)
+            return _repack(output, self.lengths, self.packed)
         if self.unbatched:
             return output.squeeze(1)
         return output.transpose(0, 1) if self.batch_first else output
 
 
+def _unpack(packed: PackedSequence) -> tuple[Tensor, Tensor]:
+    """Pad packed sequences with zeros, time first, and give their lengths.
+
+    In a graph being compiled no number may be read from a tensor: rows are gathered by index there, for sequences
+    packed with ``enforce_sorted=False``, whose order tells how many they are.
+    """
+    if not torch.compiler.is_compiling() or packed.unsorted_indices is None:
+        return pad_packed_sequence(packed)
+    data, sizes, order = packed.data, packed.batch_sizes.to(packed.data.device), packed.unsorted_indices
+    columns = torch.arange(order.shape[0], device=data.device)
+    present = columns < sizes[:, None]
+    index = torch.where(present, (sizes.cumsum(0) - sizes)[:, None] + columns, 0)
+    present = present.index_select(1, order)
+    values = data[index.index_select(1, order)]
+    absent = ~present.reshape(*present.shape, *[1] * (values.ndim - 2))
+    return values.masked_fill(absent, 0), present.sum(0)
+
+
 def _repack(output: Tensor, lengths: Tensor | None, packed: PackedSequence) -> PackedSequence:
     order = packed.sorted_indices
+    if torch.compiler.is_compiling() and order is not None:
+        return PackedSequence(_gathered(output, packed), packed.batch_sizes, order, packed.unsorted_indices)
+    lengths = None if lengths is None else lengths.cpu()
     if order is not None and lengths is not None:
         output, lengths = output.index_select(1, order), lengths[order.cpu()]
     data = pack_padded_sequence(output, lengths, enforce_sorted=True).data  # pyright: ignore[reportArgumentType]
     return PackedSequence(data, packed.batch_sizes, packed.sorted_indices, packed.unsorted_indices)
+
+
+def _gathered(output: Tensor, packed: PackedSequence) -> Tensor:
+    """Gather the steps that exist in the order in which they were packed: all sequences' first ones first."""
+    ends = packed.batch_sizes.to(output.device).cumsum(0)
+    rows = torch.arange(packed.data.shape[0], device=output.device)
+    steps = torch.searchsorted(ends, rows, right=True)
+    columns = rows - torch.cat([ends.new_zeros(1), ends])[steps]
+    return output[steps, packed.sorted_indices[columns]]  # pyright: ignore[reportOptionalSubscript]
 
 
 def check_input(input: LayerInput, input_size: int, batch_first: bool) -> None:
