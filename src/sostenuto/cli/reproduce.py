@@ -89,7 +89,7 @@ def _show(result: "ExperimentResult", out: Path | None, as_json: bool) -> None:
     if as_json:
         print(result.to_json())
         return
-    rows = [(one.name, ours(one), shorten(theirs(one), 40), one.verdict) for one in result.numbers]
+    rows = [(one.name, shorten(ours(one), 70), shorten(theirs(one), 40), one.verdict) for one in result.numbers]
     print(table(rows, ("quantity", "here", "paper", "verdict")))
     for note in result.notes:
         print(f"- {note}")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from matplotlib.figure import Figure
 
 from sostenuto.report.judgment import Judgment
-from sostenuto.report.numbers import counted, duration, number
+from sostenuto.report.numbers import duration, number
 from sostenuto.report.page import compose
 from sostenuto.report.section import (
     Card,
@@ -70,12 +70,13 @@ def render(result: ExperimentResult, drawings: Sequence[Drawing] = ()) -> str:
         )
         sections.append(Section("Figures", "figures", figures))
     sections.append(_measured_section(result))
-    sentence = f"{_SENTENCES[result.verdict]} {counted(len(result.numbers), 'quantity', 'quantities')} compared."
     return compose(
         name=f"{result.name}: {result.title}",
         subject=f"paper {result.paper}, {result.protocol} protocol",
         kind="experiment",
-        judgment=Judgment(OUTCOMES[result.verdict], result.verdict.capitalize(), sentence, result.notes),
+        judgment=Judgment(
+            OUTCOMES[result.verdict], result.verdict.capitalize(), _SENTENCES[result.verdict], result.notes
+        ),
         headline=_cards(result),
         sections=sections,
     )
@@ -109,7 +110,8 @@ def _cards(result: ExperimentResult) -> Cards:
 
 
 def _number_section(result: ExperimentResult) -> Section:
-    columns = (Column("quantity"), Column("here"), Column("paper"), Column("verdict"))
+    # Set as a number, a verdict is not broken over lines.
+    columns = (Column("quantity"), Column("here"), Column("paper"), Column("verdict", numeric=True))
     rows = tuple(
         (Cell(one.name, note=one.remark), Cell(ours(one)), Cell(theirs(one)), Cell(one.verdict))
         for one in result.numbers
