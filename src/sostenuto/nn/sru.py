@@ -133,7 +133,8 @@ class SRU(FusedLayer):
             return states
         size = self.hidden_size
         bias = self.weight("bias_ih", layer, reverse)[size:] if self.bias else None
-        before = torch.cat([start[None], states[:-1]])
+        # Cut after joining: an exporter would have to know that states[:-1] holds more than one step.
+        before = torch.cat([start[None], states])[:-1]
         read = F.linear(below[-1], self.weight("weight_ih", layer, reverse)[2 * size :], bias)
         gate = torch.sigmoid(read + self.weight("weight_hh", layer, reverse)[size:] * before)
         through = F.linear(below[-1], self.weight("weight_skip", layer, reverse)) if self._has_map(layer) else below[-1]
