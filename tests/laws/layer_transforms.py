@@ -1,4 +1,4 @@
-"""What every layer must bear from outside: other dtypes, autocast, files, seeds, small sizes."""
+"""What every layer must bear from outside: other dtypes and devices, autocast, files, seeds, small sizes."""
 
 import pytest
 import safetensors.torch
@@ -51,6 +51,26 @@ class TransformLaws:
         other.load_state_dict(safetensors.torch.load(stored), strict=True)
         x = torch.randn(STEPS, BATCH, CHANNELS)
         exact(other(x)[0], layer(x)[0])
+
+    def test_made_without_memory_then_loaded(self):
+        layer = self.single(num_layers=2)
+        with torch.device("meta"):
+            hollow = self.single(num_layers=2)
+        assert {parameter.device.type for parameter in hollow.parameters()} == {"meta"}
+        assert hollow(torch.empty(STEPS, BATCH, CHANNELS, device="meta"))[0].shape == (STEPS, BATCH, UNITS)
+        hollow.to_empty(device="cpu").load_state_dict(layer.state_dict(), strict=True)
+        x = torch.randn(STEPS, BATCH, CHANNELS)
+        exact(hollow(x)[0], layer(x)[0])
+
+    def test_made_without_memory_then_drawn(self):
+        layer, hollow = self.single(num_layers=2), self.single(num_layers=2, device="meta").to_empty(device="cpu")
+        for parameter in hollow.parameters():
+            torch.nn.init.constant_(parameter, float("nan"))  # what an empty tensor may hold
+        for one in (layer, hollow):
+            torch.manual_seed(7)
+            one.reset_parameters()
+        for (name, drawn), (_, expected) in zip(hollow.named_parameters(), layer.named_parameters(), strict=True):
+            torch.testing.assert_close(drawn, expected, rtol=0, atol=0, msg=f"{name} is not drawn anew")
 
     def test_one_step_of_one_sequence(self):
         layer = self.single(num_layers=2).eval()

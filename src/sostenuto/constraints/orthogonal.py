@@ -40,6 +40,8 @@ class Orthogonal(nn.Module):
     @torch.no_grad()
     def right_inverse(self, weight: Float[Tensor, "h h"]) -> Float[Tensor, "h h"]:
         """Find the strictly upper triangle that maps to the rotation ``weight``."""
+        if weight.is_meta:
+            return torch.empty_like(weight)  # a shape without values
         identity = torch.eye(weight.shape[-1], dtype=weight.dtype, device=weight.device)
         require_part(weight @ weight.mT - identity, weight, "an orthogonal matrix")
         if self.map == "exp":

@@ -37,7 +37,8 @@ class Positive(nn.Module):
 
     def right_inverse(self, weight: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         """Find a free value that maps to ``weight`` > 0."""
-        require(bool((weight > 0).all()), "expected weights above 0", f"got {float(weight.min())}")
+        if not weight.is_meta:  # a shape without values
+            require(bool((weight > 0).all()), "expected weights above 0", f"got {float(weight.min())}")
         return torch.log(weight) if self.map == "exp" else weight + torch.log(-torch.expm1(-weight))
 
     def extra_repr(self) -> str:

@@ -31,6 +31,8 @@ class SpectralNorm(nn.Module):
 
     def right_inverse(self, weight: Float[Tensor, "*n rows columns"]) -> Float[Tensor, "*n rows columns"]:
         """Return ``weight`` itself, which must be within the bound."""
+        if weight.is_meta:
+            return weight  # a shape without values
         norm = float(torch.linalg.matrix_norm(weight, 2).max())
         allowed = self.bound * (1 + 8 * max(weight.shape[-2:]) * torch.finfo(weight.dtype).eps)
         require(norm <= allowed, f"expected a spectral norm of at most {self.bound}", f"got {norm}")

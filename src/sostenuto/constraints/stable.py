@@ -64,8 +64,8 @@ class Stable(nn.Module):
     @torch.no_grad()
     def right_inverse(self, weight: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """Find a free value that maps to ``weight``."""
-        if not self.is_constrained:
-            return weight.clone()
+        if not self.is_constrained or weight.is_meta:
+            return weight.clone()  # on the device meta there is a shape without values
         if self.form == "diagonal":
             return self._inverse(-weight.double() - self.floor).to(weight.dtype)
         wide = weight.double()
