@@ -20,9 +20,11 @@ def run(settings: Settings, bench: Workbench) -> None:
     said = f"first over last: {low:.2g} at σ_w = {min(relu):g}, {high:.2g} at {max(relu):g}"
     name = "ReLU: a smaller σ_w looks at the last steps, a larger one at the first"
     bench.law(name, low < 0.5 and high > 2, said)
-    low, base, high = (first_over_last(erf[value]) for value in (min(erf), settings.erf[0], max(erf)))
-    said = f"first over last: {low:.2g} at {min(erf):g}, {base:.2g} at {settings.erf[0]:g}, {high:.2g} at {max(erf):g}"
-    bench.law("erf: any change of σ_w looks at the last steps", max(low, high) < base, said)
+    weighed = {value: first_over_last(curve) for value, curve in erf.items()}
+    base = weighed[settings.erf[0]]
+    said = "first over last: " + ", ".join(f"{share:.2g} at {value:g}" for value, share in weighed.items())
+    changed = [share for value, share in weighed.items() if value != settings.erf[0]]
+    bench.law("erf: any change of σ_w looks at the last steps", max(changed) < base, said)
     falls = {}
     for phi, shown in (("relu", "ReLU"), ("erf", "erf")):
         by_h = found[phi, "h"]

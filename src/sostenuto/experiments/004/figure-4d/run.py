@@ -30,7 +30,7 @@ def run(settings: Settings, bench: Workbench) -> None:
     bench.law("RNTK keeps its performance when the training part is small", lost["RNTK"] < rest, said)
     bench.law("RNTK improves with the training part", lost["RNTK"] > 0, f"by {lost['RNTK']:.2f} dB")
     bench.law("the previous step is ahead of all kernels", *ahead(found, PREVIOUS, KERNELS))
-    show(bench, found, settings.points, "training windows", log="x")
+    show(bench, found, settings.points, "training windows")
 
 
 def draw(settings: Settings, closes: np.ndarray, point: float, seed: int) -> tuple[Windows, Windows]:
