@@ -14,7 +14,7 @@ from sostenuto.experiments.catalog import find
 from sostenuto.experiments.cells import CellStore
 from sostenuto.experiments.settings import Settings
 from sostenuto.experiments.tasks.paper_grids import KERNELS
-from sostenuto.experiments.tasks.ucr_kernels import kernel_accuracy
+from sostenuto.experiments.tasks.ucr_kernels import RULE, kernel_accuracy
 from sostenuto.experiments.tasks.ucr_networks import COLUMNS as NETWORKS
 from sostenuto.experiments.tasks.ucr_networks import Training, network_accuracy
 from sostenuto.experiments.workbench import Workbench
@@ -45,7 +45,7 @@ def accuracies(settings: Settings, bench: Workbench) -> Rows:
 
 
 def _kernel_cell(settings: Settings, bench: Workbench, name: str, dataset: Dataset, column: str) -> float:
-    needed = {key: settings[key] for key in ("folds", "every", "most_train", "most_test")}
+    needed = {key: settings[key] for key in ("folds", "every", "most_train", "most_test")} | {"rule": RULE}
     measure = partial(kernel_accuracy, dataset, column, folds=settings.folds, every=settings.every, seed=bench.seed)
     return _shared_cell(bench, f"{name}/{column.lower()}", measure, needed)["test"]
 
