@@ -1,4 +1,4 @@
-"""What every layer must bear from outside: other dtypes and devices, autocast, files, seeds, small sizes."""
+"""What every layer must bear from outside: other dtypes and devices, autocast, ensembles, files, seeds, sizes."""
 
 import pytest
 import safetensors.torch
@@ -20,6 +20,9 @@ class TransformLaws:
 
     autocasts = True
     """Whether the layer answers for its state under autocast."""
+
+    ensembles = True
+    """Whether `torch.func` can map the layer over its weights."""
 
     def single(self, **options):
         return self.cls(CHANNELS, UNITS, **{**self.options, **options})
@@ -92,3 +95,54 @@ class TransformLaws:
             drawn.append(layer(x)[0])
         exact(drawn[0], drawn[1])
         assert not torch.equal(drawn[0], drawn[2])
+
+    def ensemble(self):
+        """Give three members, their weights stacked, and the layer as a function of weights and input."""
+        members = [self.single(dtype=torch.float64).eval() for _ in range(3)]
+        named = [{**dict(member.named_parameters()), **dict(member.named_buffers())} for member in members]
+        stacked = {name: torch.stack([one[name].detach() for one in named]) for name in named[0]}
+
+        def run(weights, x):
+            return torch.func.functional_call(members[0], weights, (x,))[0]
+
+        return members, stacked, run
+
+    def gradients_alone(self, members, inputs):
+        for index, (member, x) in enumerate(zip(members, inputs, strict=True)):
+            names, weights = zip(*member.named_parameters(), strict=True)
+            found = torch.autograd.grad(member(x)[0].sin().sum(), weights, materialize_grads=True, allow_unused=True)
+            for name, gradient in zip(names, found, strict=True):
+                yield index, name, gradient
+
+    def test_ensemble(self):
+        members, stacked, run = self.ensemble()
+        x = torch.randn(STEPS, BATCH, CHANNELS, dtype=torch.float64)
+        if not self.ensembles:
+            with pytest.raises(RuntimeError, match="Batching rule not implemented"):
+                torch.vmap(run, in_dims=(0, None))(stacked, x)
+            return
+        weights = {name: value.requires_grad_() for name, value in stacked.items()}
+        together = torch.vmap(run, in_dims=(0, None))(weights, x)
+        torch.testing.assert_close(together, torch.stack([member(x)[0] for member in members]))
+        found = torch.autograd.grad(
+            together.sin().sum(), [*weights.values()], materialize_grads=True, allow_unused=True
+        )
+        by_name = dict(zip(weights, found, strict=True))
+        for index, name, gradient in self.gradients_alone(members, [x] * 3):
+            torch.testing.assert_close(by_name[name][index], gradient)
+
+    @pytest.mark.parametrize("mapped", ["weights", "inputs", "both"])
+    def test_gradients_inside_vmap(self, mapped):
+        if not self.ensembles:
+            pytest.skip("torch's own kernels cannot be mapped over their weights")
+        members, stacked, run = self.ensemble()
+        x = torch.randn(3, STEPS, BATCH, CHANNELS, dtype=torch.float64)
+        if mapped == "inputs":  # gradients sample by sample
+            members, stacked = [members[0]] * 3, {name: value[0] for name, value in stacked.items()}
+        if mapped == "weights":
+            x = x[0]
+        axes = (None if mapped == "inputs" else 0, None if mapped == "weights" else 0)
+        gradient = torch.func.grad(lambda weights, x: run(weights, x).sin().sum())
+        found = torch.vmap(gradient, in_dims=axes)(stacked, x)
+        for index, name, alone in self.gradients_alone(members, [x] * 3 if mapped == "weights" else x):
+            torch.testing.assert_close(found[name][index], alone)

@@ -8,6 +8,7 @@ class _TorchUnitLaws(LayerLaws):
     continuous = False
     variational_dropout = False
     autocasts = False
+    ensembles = False
 
 
 class TestLSTM(_TorchUnitLaws):

@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor
+from torch._C._functorch import TransformType, get_interpreter_stack
 
 
 def runs_eagerly(*values: object) -> bool:
@@ -25,6 +26,28 @@ def in_forward_mode(*tensors: Tensor | None) -> bool:
     """
     unpack = torch.autograd.forward_ad.unpack_dual
     return any(tensor is not None and unpack(tensor).tangent is not None for tensor in tensors)
+
+
+def in_functional_derivative() -> bool:
+    """Whether torch.func differentiates (grad, vjp, jacrev, jvp, hessian): no registered operator can follow it there.
+
+    `torch.func.vmap` alone is not meant: the operators have rules for it.
+
+    >>> in_functional_derivative(), torch.func.grad(lambda x: x * in_functional_derivative())(torch.tensor(2.0)).item()
+    (False, 1.0)
+    """
+    if torch.compiler.is_compiling() or not torch._C._are_functorch_transforms_active():
+        return False
+    return any(level.key() in (TransformType.Grad, TransformType.Jvp) for level in get_interpreter_stack() or ())
+
+
+def needs_reference(*tensors: Tensor | None) -> bool:
+    """Whether a derivative is taken that the compiled scans do not have: in forward mode, or by torch.func.
+
+    >>> needs_reference(torch.ones(1), None)
+    False
+    """
+    return in_functional_derivative() or in_forward_mode(*tensors)
 
 
 def folded(tensor: Tensor, dim: int | None, size: int, axis: int) -> Tensor:

@@ -9,7 +9,7 @@ from sostenuto.ops.backend import choose_backend
 from sostenuto.ops.dense_scan.autograd import scan
 from sostenuto.ops.dense_scan.plan import planned
 from sostenuto.ops.dense_scan.reference import dense_scan_reference
-from sostenuto.ops.dispatch import in_forward_mode
+from sostenuto.ops.dispatch import needs_reference
 
 BACKENDS = ("auto", "reference", "cpu", "gpu")
 PRECISIONS = ("exact", "tf32")
@@ -40,7 +40,8 @@ def dense_scan(
     logistic, identity and modrelu, which alone takes a ``threshold`` a unit. ``precision="tf32"`` lets the GPU round
     the factors of a product to 11 bits; the diagonal of P is never rounded. On a GPU the kernels take a state of one
     component, or of two with coefficients for P and Q, whose matrices fit the chip, shared by several multiprocessors
-    where one cannot hold them; ``backend="auto"`` takes the reference beyond.
+    where one cannot hold them; ``backend="auto"`` takes the reference beyond. Forward-mode derivatives and those of
+    torch.func (grad, jacrev, hessian) are the reference's; `torch.func.vmap` runs the kernels.
 
     Reference: paper 001, eqs. (1) and (3), discretized; paper 003, eq. (2).
 
@@ -55,7 +56,7 @@ def dense_scan(
     check_choice("precision", precision, PRECISIONS)
     chosen = _chosen(backend, (start, weight, linear, gain), precision)
     tensors = (inputs, start, weight, linear, gain, threshold)
-    if chosen != "reference" and not in_forward_mode(*tensors):
+    if chosen != "reference" and not needs_reference(*tensors):
         return scan(*tensors, activation, precision)
     return dense_scan_reference(inputs, start, weight, linear, gain, activation=activation, threshold=threshold)
 

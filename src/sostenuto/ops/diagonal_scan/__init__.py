@@ -8,7 +8,7 @@ from sostenuto.ops.activation import check_activation
 from sostenuto.ops.backend import choose_backend
 from sostenuto.ops.diagonal_scan.autograd import scan
 from sostenuto.ops.diagonal_scan.reference import diagonal_scan_reference, gated_scan_reference
-from sostenuto.ops.dispatch import in_forward_mode
+from sostenuto.ops.dispatch import needs_reference
 
 BACKENDS = ("auto", "reference", "cpu", "gpu")
 
@@ -38,7 +38,7 @@ def diagonal_scan(
     """
     check_activation(activation, threshold)
     chosen = choose_backend(backend, start, built=BACKENDS[2:])
-    if chosen != "reference" and not in_forward_mode(inputs, start, weight, linear, gain, threshold):
+    if chosen != "reference" and not needs_reference(inputs, start, weight, linear, gain, threshold):
         bend = torch.zeros_like(weight) if threshold is None else threshold
         return scan(inputs, None, start, torch.stack([weight, linear, gain, bend]), activation)
     return diagonal_scan_reference(inputs, start, weight, linear, gain, activation=activation, threshold=threshold)
@@ -62,7 +62,7 @@ def gated_scan(
     [0.5, 0.25, 0.125]
     """
     chosen = choose_backend(backend, start, built=BACKENDS[2:])
-    if chosen != "reference" and not in_forward_mode(inputs, candidates, start, weight):
+    if chosen != "reference" and not needs_reference(inputs, candidates, start, weight):
         zero = torch.zeros_like(weight)
         return scan(inputs, candidates, start, torch.stack([weight, zero, zero, zero]), "logistic")
     return gated_scan_reference(inputs, candidates, start, weight)

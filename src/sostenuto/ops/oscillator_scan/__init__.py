@@ -7,6 +7,7 @@ from torch import Tensor
 
 from sostenuto.checks import check_positive
 from sostenuto.ops.backend import choose_backend
+from sostenuto.ops.dispatch import needs_reference
 from sostenuto.ops.oscillator_scan.autograd import is_watched, scan
 from sostenuto.ops.oscillator_scan.driven import DrivenScan
 from sostenuto.ops.oscillator_scan.reference import oscillator_scan_reference
@@ -32,8 +33,9 @@ def oscillator_scan(
     ``step`` is the effective step g of each unit and ``stiffness`` α ≥ 0. ``timespans`` multiplies g at each step; a
     span of 0 leaves the state as it is. Returns every y, then the last y and z. Reference: paper 002, eq. (6).
 
-    ``backend="auto"`` takes the compiled scan where there is one for the device. Forward-mode derivatives and gradients
-    of ``timespans`` are the reference's.
+    ``backend="auto"`` takes the compiled scan where there is one for the device. Forward-mode derivatives, those
+    of torch.func (grad, jacrev, hessian) and gradients of ``timespans`` are the reference's; `torch.func.vmap` runs the
+    kernels.
 
     >>> import torch
     >>> x, zero = torch.zeros(5, 1, 2), torch.zeros(1, 2)
@@ -44,7 +46,7 @@ def oscillator_scan(
     check_positive("stiffness", stiffness, zero=True)
     chosen = choose_backend(backend, y, built=("cpu", "gpu"))
     differentiable_spans = timespans is not None and timespans.requires_grad
-    slow = chosen == "reference" or differentiable_spans or _forward_mode(x, weight, step, y, z, *(input_map or ()))
+    slow = chosen == "reference" or differentiable_spans or needs_reference(x, weight, step, y, z, *(input_map or ()))
     if input_map is not None:
         matrix, bias = input_map
         if chosen == "cpu" and not slow and not _is_separate(x, matrix, bias, weight, step, y, z, timespans):
@@ -60,9 +62,3 @@ def oscillator_scan(
 def _is_separate(*tensors: Tensor | None) -> bool:
     """Whether product and scan are two operators: under mixed precision, and where something looks on."""
     return torch.is_autocast_enabled("cpu") or is_watched(tensors)
-
-
-def _forward_mode(*tensors: Tensor | None) -> bool:
-    """Whether a forward-mode derivative is being taken: the compiled scan has none."""
-    given = [tensor for tensor in tensors if tensor is not None]
-    return any(torch.autograd.forward_ad.unpack_dual(tensor).tangent is not None for tensor in given)

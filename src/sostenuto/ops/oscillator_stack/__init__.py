@@ -10,6 +10,7 @@ from torch import Tensor
 
 from sostenuto.checks import check_count, check_positive
 from sostenuto.ops.backend import choose_backend
+from sostenuto.ops.dispatch import in_forward_mode
 from sostenuto.ops.oscillator_scan import BACKENDS
 from sostenuto.ops.oscillator_stack.autograd import OscillatorStack, stored_stack
 from sostenuto.ops.oscillator_stack.cell import Cell, Drift, Plan
@@ -48,7 +49,7 @@ def oscillator_stack(
 
     The backward pass inverts each chunk from its last states (paper 002, eq. (7)) and compares the first ones with
     those kept; past `TOLERANCE` it runs the chunk forwards from the kept ones, so the gradient is right either way.
-    ``chunk`` is 2√T unless given. Gradients of ``timespans``, forward-mode derivatives and a graph being
+    ``chunk`` is 2√T unless given. Gradients of ``timespans``, forward-mode derivatives, torch.func and a graph being
     compiled (what is done here depends on the drift found) take the stored stack, and ``drift`` is then None.
 
     >>> cell = Cell(torch.ones(2, 1), None, None, torch.ones(2), torch.full((2,), 0.1), None)
@@ -59,7 +60,8 @@ def oscillator_stack(
     (torch.Size([9, 1, 2]), 2, 0)
     """
     differentiable_spans = timespans is not None and timespans.requires_grad
-    if differentiable_spans or torch.compiler.is_compiling() or _forward_mode(x, y, z):
+    transformed = torch._C._are_functorch_transforms_active()
+    if differentiable_spans or torch.compiler.is_compiling() or transformed or in_forward_mode(x, y, z):
         outputs, y, z = stored_stack(x, cells, stiffness, y, z, skip=skip, timespans=timespans, backend=backend)
         return StackResult(outputs, y, z, None)
     plan = _plan(x.shape[0], len(cells), stiffness, y, skip=skip, backend=backend, chunk=chunk)
@@ -116,8 +118,3 @@ def _plan(
     chosen = choose_backend(backend, example, built=tuple(name for name in BACKENDS if name in ("cpu", "gpu")))
     drift = Drift(TOLERANCE.get(example.dtype, 0.0), -(-T // length), [0.0] * layers)
     return Plan(stiffness, skip, length, chosen, drift)
-
-
-def _forward_mode(*tensors: Tensor) -> bool:
-    """Whether a forward-mode derivative is being taken: the recomputing stack has none."""
-    return any(torch.autograd.forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors)
