@@ -61,7 +61,7 @@ def dense_scan(
     return dense_scan_reference(inputs, start, weight, linear, gain, activation=activation, threshold=threshold)
 
 
-def _chosen(backend: str, tensors: tuple[Tensor, ...], precision: str) -> str:
+def _chosen(backend: str, tensors: tuple[Tensor, Tensor, Tensor, Tensor], precision: str) -> str:
     """Settle the backend: on a GPU also by whether the chip holds the matrices."""
     chosen = choose_backend(backend, tensors[0], built=BACKENDS[2:])
     if chosen != "gpu":
