@@ -308,7 +308,7 @@ class _Search:
             f"got {tuple(self.wanted.shape)}",
         )
         self.ball = WeightBall(self.model)
-        start = float(self.distance())
+        start = self.distance().item()
         require(math.isfinite(start), f"expected a finite {self.measure} of the model as it is", f"got {start}")
         return start
 
@@ -325,7 +325,7 @@ class _Search:
                         torch.autograd.grad(found, self.ball.parameters, materialize_grads=True) if known else ()
                     )
                 # A model that no longer answers with numbers is as far away as can be.
-                reached = float(found) if bool(found.isfinite()) else float("inf")
+                reached = found.item() if bool(found.isfinite()) else float("inf")
                 by_ascent = max(by_ascent, reached)
                 if step == 0:
                     by_chance = max(by_chance, reached)

@@ -223,14 +223,14 @@ class _Lesson:
             best, kept = math.inf, copy.deepcopy(model.state_dict())
             for _ in range(epochs):
                 loss = self._loss(model)
-                if float(loss) < best:
-                    best, kept = float(loss), copy.deepcopy(model.state_dict())
+                if loss.item() < best:
+                    best, kept = loss.item(), copy.deepcopy(model.state_dict())
                 optimizer.zero_grad()
                 loss.backward()
                 # Where a student is near instability a single step may throw it far away.
                 nn.utils.clip_grad_norm_(model.parameters(), 1.0)
                 optimizer.step()
-            if float(self._loss(model)) < best:
+            if self._loss(model).item() < best:
                 kept = copy.deepcopy(model.state_dict())
         model.load_state_dict(kept)
         return model.eval()
