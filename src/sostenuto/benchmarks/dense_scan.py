@@ -32,13 +32,15 @@ def run(progress: bool = True) -> dict[str, Any]:
     too: what the GPU takes, without what Python takes to ask for it.
     """
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    torch.backends.cuda.matmul.allow_tf32 = True
     spins = os.environ.get("GOMP_SPINCOUNT", "torch's own")  # torch's RNN and LSTM are slow where their threads sleep
     record: dict[str, Any] = {"device": device, "dtype": "float32", "rounds": ROUNDS, "spins of waiting threads": spins}
-    for shape in tqdm(
-        GPU_SHAPES if device == "cuda" else CPU_SHAPES, desc="dense scan", unit="shape", disable=not progress
-    ):
-        record["x".join(map(str, shape))] = _measure(*shape, device)
+    shapes = GPU_SHAPES if device == "cuda" else CPU_SHAPES
+    before, torch.backends.cuda.matmul.allow_tf32 = torch.backends.cuda.matmul.allow_tf32, True
+    try:
+        for shape in tqdm(shapes, desc="dense scan", unit="shape", disable=not progress):
+            record["x".join(map(str, shape))] = _measure(*shape, device)
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before  # what is measured next has its own products
     record["errors against float64"] = {
         precision: _error(precision, device) for precision in ("exact", *(("tf32",) if device == "cuda" else ()))
     }
