@@ -53,6 +53,15 @@ def test_figures_tables_and_remarks_are_on_the_page():
         assert text in page
 
 
+def test_a_law_ends_with_one_full_stop():
+    worse = ExperimentNumber("score", "worse", value=1.5, expected=2.5)
+    law = ExperimentNumber("law", "law fails", law="It falls.", evidence="it rises")
+    page = render(make_result(numbers=(law, worse)))
+    assert "law: it rises; paper: It falls.<" in page
+    assert "score: 1.5; paper: 2.5.<" in page
+    assert ".." not in page.split("<body")[1].split("<svg")[0]
+
+
 def test_numbers_as_they_are_said():
     number, law, left_out = make_result().numbers
     assert (ours(number), theirs(number)) == ("98.5 ± 0.1 % (3 runs)", "98.4 %")

@@ -66,7 +66,8 @@ def render(result: ExperimentResult, drawings: Sequence[Drawing] = ()) -> str:
     sections = [_number_section(result)]
     if drawings:
         figures = tuple(
-            Figures((Picture(one.figure, f"{one.name}. {one.caption}", one.name),), one.caption) for one in drawings
+            Figures((Picture(one.figure, f"{_ended(one.name)} {one.caption}".strip(), one.name),), one.caption)
+            for one in drawings
         )
         sections.append(Section("Figures", "figures", figures))
     sections.append(_measured_section(result))
@@ -117,12 +118,19 @@ def _number_section(result: ExperimentResult) -> Section:
         for one in result.numbers
     )
     failed = [one for one in result.numbers if OUTCOMES[one.verdict] == "bad"]
-    verdicts = tuple(Verdict("bad", one.verdict, f"{one.name}: {ours(one)}; paper: {theirs(one)}.") for one in failed)
+    verdicts = tuple(
+        Verdict("bad", one.verdict, _ended(f"{one.name}: {ours(one)}; paper: {theirs(one)}")) for one in failed
+    )
     parts: list[Part] = [Prose(result.what), *verdicts, Table("Here and in the paper", columns, rows)]
     for table in result.tables:
         cells = tuple(tuple(Cell(text) for text in row) for row in table.rows)
         parts.append(Table(table.caption, tuple(Column(name) for name in table.columns), cells))
     return Section("Numbers", "numbers", tuple(parts))
+
+
+def _ended(text: str) -> str:
+    """Close a sentence that may have come with its own full stop, as laws do."""
+    return text if text.endswith(".") else f"{text}."
 
 
 def _measured_section(result: ExperimentResult) -> Section:
