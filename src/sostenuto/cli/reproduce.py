@@ -35,6 +35,7 @@ def reproduce(
     time_limit: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="Stop between two cells after this; run again to go on.")
     ] = None,
+    jobs: Annotated[int, typer.Option(help="Processes that share the work.", min=1)] = 1,
     keep: Annotated[bool, typer.Option("--store", help="Keep the result under results/experiments.")] = False,
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
@@ -62,6 +63,7 @@ def reproduce(
             device=device,
             changes=named_values(setting),
             time_limit=time_limit,
+            jobs=jobs,
             progress=not quiet and not as_json,
             data_dir=data_dir,
         )

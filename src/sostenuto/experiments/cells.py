@@ -4,13 +4,19 @@ import hashlib
 import json
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sostenuto.checks import InputError, sentence
 from sostenuto.data.files.atomic import write_atomically
+
+try:
+    import fcntl
+except ImportError:
+    fcntl = None
 
 _KEY = re.compile(r"[\w][\w.,=+-]*(/[\w][\w.,=+-]*)*")
 
@@ -39,6 +45,26 @@ class CellStore:
         text = json.dumps(dict(depends), sort_keys=True, default=str)
         digest = hashlib.sha256(text.encode()).hexdigest()[:12]
         return self.folder / f"{key}.{digest}.json"
+
+    @contextmanager
+    def claimed(self, key: str, depends: Mapping[str, Any], *, wait: bool) -> Iterator[bool]:
+        """Hold a cell against other processes on this folder; without ``wait``, say False where another holds it.
+
+        The system lets go of a claim when its process ends, however it ends. Where the system has no such locks
+        (Windows) every claim is granted, and a run there is one process (`sostenuto.experiments.jobs`).
+        """
+        if fcntl is None:
+            yield True
+            return
+        path = self.folder.parent / "claims" / self.path(key, depends).relative_to(self.folder).with_suffix(".lock")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            except BlockingIOError:
+                yield False
+                return
+            yield True
 
     def read(self, key: str, depends: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return a stored cell, or None; a damaged file is told of and counts as none."""

@@ -2,15 +2,17 @@
 
 import datetime
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from sostenuto.data.files.atomic import write_atomically
 from sostenuto.experiments.catalog import ROOT, Experiment, find
 from sostenuto.experiments.expectation import DATA_MISSING, overall
+from sostenuto.experiments.jobs import alongside
 from sostenuto.experiments.presence import absent_data
 from sostenuto.experiments.stored import default_folder
-from sostenuto.experiments.workbench import DataMissingError, Workbench
+from sostenuto.experiments.workbench import DataMissingError, StoppedError, Workbench
 from sostenuto.report.experiment import render
 from sostenuto.results import ExperimentResult
 from sostenuto.training.environment import environment
@@ -26,6 +28,7 @@ def reproduce(
     device: str = "auto",
     changes: Mapping[str, Any] | None = None,
     time_limit: float | None = None,
+    jobs: int = 1,
     progress: bool = True,
     data_dir: PathLike | None = None,
     root: Path = ROOT,
@@ -33,7 +36,8 @@ def reproduce(
     """Run the experiment ``name`` again and compare it with its paper.
 
     ``out`` (``runs/reproduce/<paper>/<item>/<protocol>`` if left out) receives the cells, ``result.json`` and
-    ``report.html``; a run that was stopped or killed goes on from its cells. ``changes`` replaces settings. Raises
+    ``report.html``; a run that was stopped or killed goes on from its cells. ``changes`` replaces settings. With
+    ``jobs`` above 1, so many processes share the cells that do not need one another (`Workbench.ahead`). Raises
     `sostenuto.experiments.workbench.StoppedError` when ``time_limit`` seconds have passed and more is to do.
 
     >>> import tempfile
@@ -46,19 +50,12 @@ def reproduce(
     settings = experiment.settings(protocol, changes)
     folder = Path(out) if out is not None else default_folder(experiment.name, protocol)
     folder.mkdir(parents=True, exist_ok=True)
-    bench = Workbench(
-        experiment,
-        settings,
-        protocol=protocol,
-        folder=folder,
-        seed=seed,
-        device=device,
-        time_limit=time_limit,
-        progress=progress,
-        data_dir=data_dir,
-    )
+    options = {"protocol": protocol, "folder": folder, "seed": seed, "device": device, "time_limit": time_limit}
+    options |= {"progress": progress, "data_dir": data_dir, "bars": jobs == 1}
+    bench = Workbench(experiment, settings, **options)
     try:
-        experiment.load()(settings, bench)
+        with alongside(jobs, _share, (name, root, changes, options)):
+            experiment.load()(settings, bench)
         bench.require_complete()
         missing = absent_data(experiment.needs_data, data_dir)
         if missing:
@@ -70,6 +67,14 @@ def reproduce(
     write_atomically(folder / "result.json", result.to_json(indent=1) + "\n")
     write_atomically(folder / "report.html", render(result, bench.drawings))
     return result
+
+
+def _share(name: str, root: Path, changes: Mapping[str, Any] | None, options: dict[str, Any]) -> None:
+    """Go through an experiment in a process of its own for its cells' sake; the first process tells the rest."""
+    experiment = find(name, root)
+    settings = experiment.settings(options["protocol"], changes)
+    with suppress(StoppedError, DataMissingError):
+        experiment.load()(settings, Workbench(experiment, settings, **options))
 
 
 def _mark_missing(bench: Workbench, why: str) -> None:

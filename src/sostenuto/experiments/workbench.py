@@ -32,6 +32,10 @@ class DataMissingError(SostenutoError):
     """A data set the experiment needs is neither on this machine nor to be had; the message says where to put it."""
 
 
+class ClaimedError(SostenutoError):
+    """Another process on the same folder computes this cell just now."""
+
+
 class Workbench:
     """The bench an experiment is run on.
 
@@ -50,6 +54,7 @@ class Workbench:
         device: str = "auto",
         time_limit: float | None = None,
         progress: bool = True,
+        bars: bool = True,
         data_dir: str | Path | None = None,
     ) -> None:
         self.experiment, self.settings, self.protocol, self.folder, self.seed = (
@@ -60,7 +65,7 @@ class Workbench:
             seed,
         )
         self.device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-        self.shows_progress, self.data_dir = progress, data_dir
+        self.shows_progress, self.shows_bars, self.data_dir = progress, progress and bars, data_dir
         self.numbers: dict[str, ExperimentNumber] = {}
         self.tables: list[ExperimentTable] = []
         self.drawings: list[Drawing] = []
@@ -70,6 +75,7 @@ class Workbench:
         self._store = CellStore(folder / "cells")
         self._began, self._inside = time.perf_counter(), 0.0
         self._limit = time_limit
+        self._waits = True
 
     # What takes time
 
@@ -87,15 +93,41 @@ class Workbench:
         stored = self._store.read(key, basis)
         if stored is None:
             self.check_time()
-            torch.manual_seed(self.seed_of(key))
-            began = time.perf_counter()
-            value = function()
-            seconds = time.perf_counter() - began
-            self._inside += seconds
-            stored = self._store.write(key, basis, value, seconds=seconds, device=self.device)
-            self.say(f"{key}: {seconds:.1f} s")
+            with self._store.claimed(key, basis, wait=self._waits) as mine:
+                if not mine:
+                    raise ClaimedError(f"the cell {key} is being computed by another process.")
+                # Where another process held it, it is there now, unless that process failed.
+                stored = self._store.read(key, basis) or self._compute(key, basis, function)
         self.cell_seconds += stored["seconds"]
         return stored["value"]
+
+    def _compute(self, key: str, basis: Mapping[str, Any], function: Callable[[], Any]) -> dict[str, Any]:
+        torch.manual_seed(self.seed_of(key))
+        began = time.perf_counter()
+        value = function()
+        seconds = time.perf_counter() - began
+        self._inside += seconds
+        stored = self._store.write(key, basis, value, seconds=seconds, device=self.device)
+        self.say(f"{key}: {seconds:.1f} s")
+        return stored
+
+    def ahead(self, cells: Iterable[Callable[[], Any]]) -> None:
+        """Compute cells that do not need one another, each a call of `cell`, before they are asked for one by one.
+
+        Of several processes on one folder (``--jobs``) each takes what no other has begun, so that they share the work.
+        """
+        left = list(cells)
+        for waits in (False, True):
+            self._waits, busy = waits, []
+            try:
+                for one in left:
+                    try:
+                        one()
+                    except ClaimedError:
+                        busy.append(one)
+            finally:
+                self._waits = True
+            left = busy
 
     def remembers(self, key: str, *, depends: Mapping[str, Any] | None = None, here: bool = False) -> bool:
         """Say whether a cell is stored already."""
@@ -189,7 +221,7 @@ class Workbench:
         """Go through items with a progress bar."""
         from tqdm import tqdm
 
-        yield from tqdm(items, desc=what or self.experiment.name, disable=not self.shows_progress)
+        yield from tqdm(items, desc=what or self.experiment.name, disable=not self.shows_bars)
 
     def say(self, text: str) -> None:
         """Print a line to standard error unless the run is quiet."""

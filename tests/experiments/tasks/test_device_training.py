@@ -13,7 +13,15 @@ from sostenuto.data.encoding import Encoding
 from sostenuto.experiments.catalog import Experiment
 from sostenuto.experiments.tasks.contest import candidates, compete
 from sostenuto.experiments.tasks.device_part import DevicePart, Drawn, epoch_batches
-from sostenuto.experiments.tasks.device_step import augmented, losses, make_optimizer, predict, subsampled
+from sostenuto.experiments.tasks.device_step import (
+    augmented,
+    losses,
+    make_optimizer,
+    mirrored,
+    mixed,
+    predict,
+    subsampled,
+)
 from sostenuto.experiments.tasks.device_training import (
     DeviceTraining,
     evaluate,
@@ -102,6 +110,46 @@ class TestParts:
 
 
 class TestStep:
+    def test_mirrors_keep_rows_and_the_channels_of_a_pixel(self):
+        image = torch.arange(2 * 3 * 2.0).reshape(1, 2, 3, 2)
+        turned = image.flip(2)
+        for shape in ((6, 2), (2, 6)):
+            drawn = mirrored(image.reshape(1, *shape).expand(64, -1, -1), 3).reshape(64, 2, 3, 2)
+            as_it_was, as_turned = ((drawn == one).flatten(1).all(1) for one in (image, turned))
+            assert bool((as_it_was ^ as_turned).all())
+            assert 0 < as_turned.sum() < 64
+        with pytest.raises(InputError, match="rows of 4 pixels"):
+            mirrored(torch.zeros(1, 6, 1), 4)
+
+    def test_mixing_mixes_values_as_its_shares_say(self):
+        values = torch.randn(6, 5, 2, dtype=torch.float64)
+        drawn = Drawn(values, torch.arange(6) % 3, None)
+        blend, share = mixed(drawn, 0.4)
+        assert share is not None
+        assert 0 <= share.min() < share.max() <= 0.4
+        weight = share.double()[:, None, None]
+        torch.testing.assert_close(blend.values, (1 - weight) * values + weight * values.flip(0))
+        assert mixed(drawn, 0.0) == (drawn, None)
+
+    def test_a_mixed_training_learns(self, digits):
+        recipe = make_recipe(SETTINGS | {"mixing": 0.3, "epochs": 6, "learning_rate": 0.02})
+        training = DeviceTraining(digits, recipe, "cpu")
+        history = training.run().history
+        assert history[-1]["train_loss"] < history[0]["train_loss"]
+
+    def test_a_training_that_loses_its_way_ends_with_its_best_weights(self, digits):
+        said = []
+
+        def spoil(text: str) -> None:
+            said.append(text)
+            training.step.loss_sum.fill_(torch.nan)
+
+        training = DeviceTraining(digits, make_recipe(SETTINGS), "cpu", say=spoil)
+        progress = training.run()
+        assert training.diverged
+        assert (len(progress.history), progress.best_epoch) == (1, 1)
+        assert "ends with the weights of epoch 1" in said[-1]
+
     def test_optimizer_begins_with_an_empty_state(self):
         torch.manual_seed(0)
         model = SequenceClassifier(UnICORNN(1, 3, batch_first=True), 2)

@@ -1,6 +1,7 @@
 """Models trained on the same data and set side by side: choose on validation, repeat over seeds, test once."""
 
 import itertools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -67,9 +68,21 @@ def compete(
     settings under it are for this data set. The page gets a table of the trainings and their validation curves.
     """
     bench.checksums.setdefault(dataset.name, dataset.train.checksum())
+    tried = {prefix: candidates(settings, prefix, part) for prefix in contestants}
+    lead = f"{part}/" if part else ""
+    firsts = {f"{lead}{key}/seed=0": recipe for recipes in tried.values() for key, recipe in recipes.items()}
+    bench.ahead(partial(train_cell, bench, key, dataset, recipe) for key, recipe in firsts.items())
+    chosen = {prefix: _choice(bench, dataset, tried[prefix], name, lead) for prefix, name in contestants.items()}
+    repeated = {
+        f"{lead}{key}/seed={seed}": recipe
+        for prefix, key in chosen.items()
+        for seed, recipe in enumerate(seeds_of(tried[prefix][key], settings["seeds"]))
+    }
+    bench.ahead(partial(train_cell, bench, key, dataset, recipe) for key, recipe in repeated.items())
     found, rows, curves = {}, [], {}
     for prefix, name in contestants.items():
-        trained = _contest(bench, dataset, candidates(settings, prefix, part), name, settings["seeds"], part)
+        key = chosen[prefix]
+        trained = _tested(bench, dataset, tried[prefix][key], name, key, settings["seeds"], lead)
         found[prefix] = trained
         for seed, (record, score) in enumerate(zip(trained.records, trained.scores, strict=True)):
             told = trained.key.removeprefix(prefix).strip("/") or "–"
@@ -83,21 +96,31 @@ def compete(
     return found
 
 
-def _contest(
-    bench: Workbench, dataset: Dataset, recipes: Mapping[str, Recipe], name: str, seeds: int, part: str
-) -> Trained:
-    lead = f"{part}/" if part else ""
+def _choice(bench: Workbench, dataset: Dataset, recipes: Mapping[str, Recipe], name: str, lead: str) -> str:
+    """Name the recipe that did best on the validation part; one that diverged before it was scored comes last."""
     first = {key: train_cell(bench, f"{lead}{key}/seed=0", dataset, recipe) for key, recipe in recipes.items()}
-    classes = dataset.train.task in ("classification", None)
-    chosen = (max if classes else min)(first, key=lambda key: first[key]["validation"])
+    sign = 1 if _is_classification(dataset) else -1
+    scores = {key: -math.inf if one["validation"] is None else sign * one["validation"] for key, one in first.items()}
+    chosen = max(scores, key=scores.__getitem__)
     if len(first) > 1:
-        tried = ", ".join(f"{key} {record['validation']:.4g}" for key, record in first.items())
+        tried = ", ".join(f"{key} {sign * score:.4g}" for key, score in scores.items())
         bench.note(f"{name}: chosen on the validation part of {dataset.name}: {chosen} (of {tried}).")
-    repeated = {f"{lead}{chosen}/seed={seed}": one for seed, one in enumerate(seeds_of(recipes[chosen], seeds))}
-    records = [train_cell(bench, key, dataset, one) for key, one in repeated.items()]
-    tested = [scored_cell(bench, key, dataset, one) for key, one in repeated.items()]
+    return chosen
+
+
+def _tested(bench: Workbench, dataset: Dataset, recipe: Recipe, name: str, key: str, seeds: int, lead: str) -> Trained:
+    repeated = {f"{lead}{key}/seed={seed}": one for seed, one in enumerate(seeds_of(recipe, seeds))}
+    records = [train_cell(bench, one, dataset, again) for one, again in repeated.items()]
+    diverged = [one for one, record in zip(repeated, records, strict=True) if record["diverged"]]
+    if diverged:
+        bench.note(f"{name}: the loss of {', '.join(diverged)} lost its way; the best weights until then were taken.")
+    tested = [scored_cell(bench, one, dataset, again) for one, again in repeated.items()]
     scores, losses = ([one[which] for one in tested] for which in ("score", "loss"))
-    return Trained(name, chosen, recipes[chosen], records, scores, losses, classes)
+    return Trained(name, key, recipe, records, scores, losses, _is_classification(dataset))
+
+
+def _is_classification(dataset: Dataset) -> bool:
+    return dataset.train.task in ("classification", None)
 
 
 def _percent(trained: Trained, value: float | None) -> float | str:

@@ -35,6 +35,8 @@ class DeviceStep:
         if training.gradient_window:
             model.gradient_window = training.gradient_window
         self.uses_graph = recipe.device.graph and device.type == "cuda"
+        packs = model.layer.bidirectional and part.lengths is not None
+        require(not (packs and self.uses_graph), "expected graph=false for two directions", "got a graph")
         self.rate = torch.zeros((), device=device)
         self.weight = torch.ones((), device=device)
         self.loss_sum = torch.zeros((), device=device, dtype=torch.float64)
@@ -77,9 +79,13 @@ class DeviceStep:
 
     def _step(self, bucket: int) -> None:
         drawn = self.part.drawn(self.index[bucket], self.buckets[bucket].steps)
-        drawn = augmented(drawn, self.recipe)
+        drawn, share = mixed(augmented(drawn, self.recipe), self.recipe.device.mixing)
         scores = predict(self.model, drawn, self.recipe.device.readout_dropout)
-        loss = losses(scores, drawn, self.recipe.run.training.label_smoothing).mean()
+        loss = losses(scores, drawn, self.recipe.run.training.label_smoothing)
+        if share is not None:
+            other = Drawn(drawn.values, drawn.targets.flip(0), drawn.lengths)
+            loss = loss.lerp(losses(scores, other, self.recipe.run.training.label_smoothing), share)
+        loss = loss.mean()
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         clip = self.recipe.run.training.gradient_clip
@@ -142,14 +148,14 @@ def make_optimizer(model: nn.Module, recipe: Recipe, rate: Tensor) -> torch.opti
 def predict(model: SequenceModel, drawn: Drawn, readout_dropout: float = 0.0) -> Float[Tensor, "batch ..."]:
     """Run a model of one direction on padded sequences as they are: what comes after an end is not looked at.
 
-    Packing would ask the device for the lengths, which a graph cannot.
+    One that looks ahead needs packed sequences, which asks the device for the lengths: no graph can.
     """
-    require(not model.layer.bidirectional, "expected a model of one direction", "got two")
+    both = model.layer.bidirectional
     values = model.embed(drawn.values) if isinstance(model, TokenClassifier) else drawn.values
-    states = model.states(values, only_last=drawn.lengths is None)
+    states = model.states(values, drawn.lengths if both else None, only_last=drawn.lengths is None)
     if isinstance(model, SequenceToSequence):
         return model.head(states).float()
-    kept = pool(states, drawn.lengths, model.readout)  # pyright: ignore[reportArgumentType]
+    kept = pool(states, drawn.lengths, model.readout, bidirectional=both)  # pyright: ignore[reportArgumentType]
     kept = F.dropout(kept, readout_dropout, model.training)
     return model.head(kept).float()  # pyright: ignore[reportCallIssue]
 
@@ -170,11 +176,13 @@ def squared_errors(scores: Float[Tensor, "batch ..."], drawn: Drawn) -> Float[Te
 
 
 def augmented(drawn: Drawn, recipe: Recipe, generator: torch.Generator | None = None) -> Drawn:
-    """Add what a batch gets on its way: noise after the signal, noise on it, a random choice of steps.
+    """Add what a batch gets on its way: mirrors, noise after the signal, noise on it, a random choice of steps.
 
     With a generator, which is for scoring, only the noise after the signal is added.
     """
     values, training = drawn.values, recipe.run.training
+    if recipe.device.mirror and generator is None:
+        values = mirrored(values, recipe.device.mirror)
     more = recipe.device.noise_steps - values.shape[1]
     if recipe.device.noise_steps and more > 0:
         shape = (len(values), more, *values.shape[2:])
@@ -186,6 +194,33 @@ def augmented(drawn: Drawn, recipe: Recipe, generator: torch.Generator | None = 
     if training.input_noise and values.is_floating_point():
         drawn = Drawn(values + training.input_noise * torch.randn_like(values), drawn.targets, drawn.lengths)
     return subsampled(drawn, training.subsample) if training.subsample else drawn
+
+
+def mirrored(values: Float[Tensor, "batch time channel"], width: int) -> Float[Tensor, "batch time channel"]:
+    """Mirror every second image, by chance, left to right: pixels of ``width`` columns, row by row.
+
+    A step may be a pixel or a row of pixels; the channels of a pixel stay together.
+
+    >>> set(map(tuple, mirrored(torch.tensor([[1.0, 2.0, 3.0, 4.0]]).expand(64, -1)[..., None], 2)[..., 0].tolist()))
+    {(1.0, 2.0, 3.0, 4.0), (2.0, 1.0, 4.0, 3.0)}
+    """
+    steps, channels = values.shape[1:]
+    depth = channels if channels < width else channels // width
+    fits = steps * channels % (width * depth) == 0
+    require(fits, f"expected rows of {width} pixels", f"got {steps} steps of {channels} numbers", "set mirror to 0")
+    rows = values.reshape(len(values), -1, width, depth)
+    chance = torch.rand(len(values), 1, 1, 1, device=values.device) < 0.5
+    return torch.where(chance, rows.flip(2), rows).reshape(values.shape)
+
+
+def mixed(drawn: Drawn, most: float) -> tuple[Drawn, Float[Tensor, " batch"] | None]:
+    """Mix each sequence with its opposite in the batch, by shares drawn evenly up to ``most``; None where none is."""
+    if not most or drawn.targets.is_floating_point() or not drawn.values.is_floating_point():
+        return drawn, None
+    share = most * torch.rand(len(drawn.values), device=drawn.values.device)
+    weight = share.reshape(-1, *[1] * (drawn.values.ndim - 1))
+    values = drawn.values.lerp(drawn.values.flip(0), weight.to(drawn.values.dtype))
+    return Drawn(values, drawn.targets, drawn.lengths), share
 
 
 def subsampled(drawn: Drawn, count: int) -> Drawn:

@@ -36,17 +36,25 @@ from sostenuto.training.run_folder import MODEL, StoredModel, count_parameters, 
 from sostenuto.training.schedule import learning_rate
 from sostenuto.training.state import Progress, random_states, set_random_states
 
+Build = Callable[[Encoding, Recipe, Dataset], SequenceModel]
+"""Makes the model of a recipe; `new_model` where none is given."""
+Probe = Callable[[SequenceModel], dict[str, float]]
+"""Reads numbers off the trained weights."""
 _NOISE_SEED = 968
 """Noise after the signal is the same whenever a part is scored."""
 
 
-def train_cell(bench: Workbench, key: str, dataset: Dataset, recipe: Recipe) -> dict[str, Any]:
+def train_cell(
+    bench: Workbench, key: str, dataset: Dataset, recipe: Recipe, *, probe: Probe | None = None
+) -> dict[str, Any]:
     """Train ``recipe``'s model as the cell ``key`` and score it on the validation part alone.
 
     Returns ``validation`` (accuracy, or root mean square error), ``best_epoch``, ``parameters`` (the embedding left
-    out), ``seconds``, ``steps_per_second`` and ``history``. The weights stay in ``bench.scratch``, for `scored_cell`
-    and `trained_model`. The cell depends on the recipe and the data. A checkpoint is written every few seconds; past
-    the time limit the run ends after one, to go on later.
+    out), ``seconds``, ``steps_per_second``, ``history`` and ``diverged``: whether the loss became infinite, upon which
+    the best weights until then are taken (with none yet, the error is raised). The weights stay in ``bench.scratch``,
+    for `scored_cell` and `trained_model`. The cell depends on the recipe and the data. A checkpoint is written every
+    few seconds; past the time limit the run ends after one, to go on later. What ``probe`` finds in the trained weights
+    whenever they are scored stands in the rows of ``history``.
     """
     depends = _depends(bench, dataset, recipe)
 
@@ -59,6 +67,7 @@ def train_cell(bench: Workbench, key: str, dataset: Dataset, recipe: Recipe) -> 
             folder,
             after_checkpoint=bench.check_time,
             say=lambda text: bench.say(f"{key}: {text}"),
+            probe=probe,
         )
         progress = training.run()
         model = training.step.model
@@ -70,6 +79,7 @@ def train_cell(bench: Workbench, key: str, dataset: Dataset, recipe: Recipe) -> 
             "seconds": progress.seconds,
             "steps_per_second": progress.step / max(progress.seconds, 1e-9),
             "history": progress.history,
+            "diverged": training.diverged,
         }
 
     return bench.cell(key, train, depends=depends)
@@ -134,6 +144,7 @@ class DeviceTraining:
     """A training from start to end, which goes on where its newest checkpoint left it.
 
     ``folder`` receives ``checkpoints/``; what ``after_checkpoint`` raises ends the run where it can go on later.
+    ``build`` makes the model where it is not one of the library's layers.
     """
 
     def __init__(
@@ -145,9 +156,11 @@ class DeviceTraining:
         *,
         after_checkpoint: Callable[[], None] | None = None,
         say: Callable[[str], object] = str,
+        build: Build | None = None,
+        probe: Probe | None = None,
     ) -> None:
         self.recipe, self.folder, self.after_checkpoint = recipe, folder, after_checkpoint
-        self.say = say
+        self.say, self.probe = say, probe
         training = recipe.run.training
         parts = divide(dataset, recipe.run.data, seed=0)
         vocabulary = dataset.extras.get("vocabulary", ())
@@ -161,10 +174,10 @@ class DeviceTraining:
         if parts.validation is not None:
             self.validation = DevicePart.of(self.encoding.encode(parts.validation), device)
         torch.manual_seed(training.seed)
-        model = new_model(self.encoding, recipe, dataset).to(device)
+        model = (build or new_model)(self.encoding, recipe, dataset).to(device)
         self.buckets = part.buckets(training.batch_size, recipe.device.buckets)
         self.step = DeviceStep(model, recipe, part, self.buckets)
-        self.progress, self.best = Progress(), _Best()
+        self.progress, self.best, self.diverged = Progress(), _Best(), False
         self.digest = hashlib.sha256(json.dumps(recipe.to_dict(), sort_keys=True).encode()).hexdigest()
 
     @property
@@ -179,7 +192,7 @@ class DeviceTraining:
         self._clock = time.perf_counter() - progress.seconds
         self._saved = time.perf_counter()
         with matmul_precision(self.recipe.device.tf32):
-            while progress.epoch < epochs:
+            while progress.epoch < epochs and not self.diverged:
                 self._train_epoch()
                 self._finish_epoch()
                 self._save_when_due()
@@ -214,6 +227,12 @@ class DeviceTraining:
         loss = float(self.step.loss_sum) / max(since, 1)
         self.step.loss_sum.zero_()
         progress.units = float(progress.step)
+        if not math.isfinite(loss) and self.best.weights is not None:
+            self.diverged = True
+            self.say(
+                f"the loss is {loss} in epoch {progress.epoch}: ends with the weights of epoch {progress.best_epoch}"
+            )
+            return
         if not math.isfinite(loss):
             cure = "lower learning_rate, or set gradient_clip"
             raise DivergedError(f"expected a finite loss, got {loss} in epoch {progress.epoch}; {cure}.")
@@ -221,6 +240,8 @@ class DeviceTraining:
         row: dict[str, Any] = {"epoch": progress.epoch, "train_loss": loss, "seconds": round(progress.seconds, 2)}
         if self.validation is not None:
             row |= self._validate()
+        if self.probe is not None:
+            row |= self.probe(self.step.model)
         progress.history.append(row)
         self.say(", ".join(f"{name} {value:.5g}" for name, value in row.items()))
 

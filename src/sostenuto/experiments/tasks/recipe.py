@@ -18,6 +18,10 @@ class DeviceConfig:
         graph: on CUDA, record the whole step once and replay it; layers that ask the device cannot (ExpRNN, cuDNN's).
         tf32: on CUDA, let products of matrices round to TensorFloat-32.
         readout_dropout: dropout on what the read-out sees.
+        mixing: mix each training sequence with another of its batch, and the loss alike, by a share drawn evenly
+            between 0 and this (after mixup, Zhang et al. 2018); for classes.
+        mirror: width of an image whose pixels the sequence reads row by row; half of the training images, by chance,
+            are mirrored left to right. 0 for none.
         noise_steps: append standard normal noise, drawn anew for every batch, up to so many steps; 0 for none.
         buckets: lengths at which sequences are sorted into batches of similar length.
         evaluate_every: epochs between two scores on the validation part.
@@ -27,6 +31,8 @@ class DeviceConfig:
     graph: bool = True
     tf32: bool = False
     readout_dropout: float = 0.0
+    mixing: float = 0.0
+    mirror: int = 0
     noise_steps: int = 0
     buckets: tuple[int, ...] = ()
     evaluate_every: int = 1
@@ -34,6 +40,8 @@ class DeviceConfig:
 
     def __post_init__(self) -> None:
         check_fraction("readout_dropout", self.readout_dropout)
+        check_fraction("mixing", self.mixing)
+        check_count("mirror", self.mirror, least=0)
         check_count("noise_steps", self.noise_steps, least=0)
         check_count("evaluate_every", self.evaluate_every)
         check_count("evaluation_batch", self.evaluation_batch)

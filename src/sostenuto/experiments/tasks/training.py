@@ -38,7 +38,7 @@ def fit_cell(
             device=bench.device,
             probes=probes,
             after_checkpoint=bench.check_time,
-            progress=bench.shows_progress,
+            progress=bench.shows_bars,
         )
         save_model(folder / MODEL, StoredModel(fitted.model, fitted.encoding, config.model))
         metric = f"validation_{fitted.objective.metric}"
