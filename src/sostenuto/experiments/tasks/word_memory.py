@@ -1,0 +1,153 @@
+"""What models of sentiment make of one word said again and again (paper 003, appendix B, figures 5 and 6)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from sostenuto.audits.memory.tokens import token_memory
+from sostenuto.checks import require
+from sostenuto.data.dataset import Dataset
+from sostenuto.experiments.tasks.contest import candidates
+from sostenuto.experiments.tasks.device_part import DevicePart
+from sostenuto.experiments.tasks.device_training import DeviceTraining, evaluate, seeds_of
+from sostenuto.experiments.tasks.recipe import Recipe
+from sostenuto.experiments.tasks.text_encoder import ATTENTION, text_encoder
+from sostenuto.experiments.workbench import Workbench
+from sostenuto.report.figures.plot import lines
+from sostenuto.training.data import divide
+
+FLOOR = 1e-9
+"""What is below this share of the largest is not looked at: rounding would pass for fluctuation."""
+
+
+class Sentiment(nn.Module):
+    """The score of a classifier of two classes: the logarithm of the odds of the second, "positive"."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids: Int[Tensor, "batch time"]) -> Float[Tensor, "batch 1"]:
+        """Give one score a text."""
+        scores = self.model(ids)
+        return scores[:, 1:2] - scores[:, :1]
+
+
+def sentiment_models(
+    bench: Workbench, settings: Mapping[str, Any], dataset: Dataset, models: Iterable[str]
+) -> dict[str, list[dict[str, Any]]]:
+    """Train each of the models (prefixes of their settings) with ``seeds`` seeds: a list of `sentiment_cell` each."""
+    asked = {"words": settings["words"], "horizon": settings["repetitions"]}
+    cells = {
+        prefix: [
+            partial(sentiment_cell, bench, f"{prefix}/seed={seed}", dataset, recipe, **asked)
+            for seed, recipe in enumerate(seeds_of(candidates(settings, prefix)[prefix], settings["seeds"]))
+        ]
+        for prefix in models
+    }
+    bench.ahead(cell for some in cells.values() for cell in some)
+    return {prefix: [cell() for cell in some] for prefix, some in cells.items()}
+
+
+def sentiment_cell(
+    bench: Workbench, key: str, dataset: Dataset, recipe: Recipe, *, words: Sequence[str], horizon: int
+) -> dict[str, Any]:
+    """Train a model of sentiment, score it on the test part, and measure its memory of repeated ``words``: one cell.
+
+    Returns ``validation`` and ``test`` (accuracies), ``seconds`` of training, and ``words``: for each its
+    ``memory`` at 2 … ``horizon`` repetitions, and ``kind`` and ``rate`` of the tail, measured in double precision.
+    """
+    bench.checksums.setdefault(dataset.name, dataset.train.checksum())
+    depends = {"recipe": recipe.to_dict(), "data": bench.checksums[dataset.name], "words": words, "horizon": horizon}
+    depends |= {"steps": sum(map(len, dataset.train.sequences))}
+
+    def work() -> dict[str, Any]:
+        training = DeviceTraining(
+            dataset,
+            recipe,
+            bench.device,
+            bench.scratch(key, depends=depends),
+            after_checkpoint=bench.check_time,
+            say=lambda text: bench.say(f"{key}: {text}"),
+            build=text_encoder if recipe.run.model.layer == ATTENTION else None,
+        )
+        progress = training.run()
+        test = divide(dataset, recipe.run.data, seed=0).test
+        require(test is not None, f"expected a test part of {dataset.name}", "got none")
+        assert test is not None
+        part = DevicePart.of(training.encoding.encode(test), bench.device)
+        accuracy = evaluate(training.step.model, training.encoding, part, recipe)[1]
+        model = Sentiment(training.step.model.cpu().double())
+        return {
+            "validation": abs((progress.best_score or [0.0])[0]),
+            "test": accuracy,
+            "seconds": progress.seconds,
+            "words": remembered_words(model, ids_of(dataset, words), words, horizon),
+        }
+
+    return bench.cell(key, work, depends=depends)
+
+
+def remembered_words(model: nn.Module, ids: Sequence[int], names: Sequence[str], horizon: int) -> dict[str, Any]:
+    """Measure the memory of each word repeated, and the law of its tail."""
+    found = token_memory(model, ids, horizon, names=names)
+    return {
+        one.name: {"memory": list(one.memory), "kind": one.tail.kind, "rate": one.tail.rate} for one in found.tokens
+    }
+
+
+def ids_of(dataset: Dataset, words: Sequence[str]) -> list[int]:
+    """Look words up in the data set's vocabulary; where it has none, words are ids themselves.
+
+    >>> from sostenuto.experiments.tasks.long_data import word_stand_in
+    >>> ids_of(word_stand_in(0), ["45", "2"])
+    [45, 2]
+    """
+    vocabulary = dataset.extras.get("vocabulary")
+    if vocabulary is None:
+        return [int(word) for word in words]
+    known = {word: index for index, word in enumerate(vocabulary)}
+    unknown = [word for word in words if word not in known]
+    require(not unknown, f"expected words of the vocabulary of {dataset.name}", f"got {unknown}")
+    return [known[word] for word in words]
+
+
+def repetitions_to_forget(memory: Sequence[float], share: float = 0.01) -> int:
+    """Count the repetitions from which on one more changes less than ``share`` of the largest change.
+
+    >>> repetitions_to_forget([1.0, 0.5, 0.02, 0.001, 0.0001])
+    5
+    """
+    alive = np.flatnonzero(np.asarray(memory) >= share * max(memory))
+    return int(alive[-1]) + 3
+
+
+def left_at_the_end(memory: Sequence[float]) -> float:
+    """Give the largest change in the last quarter of the repetitions, as a share of the largest of all.
+
+    >>> left_at_the_end([4.0, 2.0, 2.0, 1.0])
+    0.25
+    """
+    return max(memory[-max(len(memory) // 4, 1) :]) / max(memory)
+
+
+def fluctuation(memory: Sequence[float]) -> float:
+    """Sum up the rises of log₁₀ M from each repetition to the next: 0 for a memory that only falls.
+
+    >>> round(fluctuation([1.0, 0.1, 1.0, 0.01]), 6)
+    1.0
+    """
+    logs = np.log10(np.maximum(np.asarray(memory), FLOOR * max(memory)))
+    return float(np.maximum(np.diff(logs), 0).sum())
+
+
+def draw_words(bench: Workbench, name: str, found: Mapping[str, Any]) -> None:
+    """Draw the memory of every word over the repetitions, those of one training."""
+    series = {word: [max(value, 1e-18) for value in one["memory"]] for word, one in found.items()}
+    steps = list(range(2, 2 + len(next(iter(series.values())))))
+    labels = ("repetitions", "change of the score")
+    bench.figure(f"Memory of repeated words, {name}", partial(lines, x=steps, series=series, labels=labels, log="y"))
