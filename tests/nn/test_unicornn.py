@@ -98,9 +98,15 @@ def test_initial_values_are_the_papers():
     assert layer.weight_ih_l0.abs().max().item() == pytest.approx((6 / (65 * 4)) ** 0.5, rel=0.01)
 
 
+def test_spread_gives_a_bank_of_frequencies():
+    steps = UnICORNN(1, 2000, step_size=1.4, spread=3.0).effective_step(0)
+    assert 0.066 < steps.min() < 0.08 < 1.3 < steps.max() < 1.334
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"spread": -1.0}, "spread"),
         ({"step_size": 0.0}, "step_size"),
         ({"step_size": [0.1]}, "expected one step_size or 2"),
         ({"stiffness": -1.0}, "stiffness"),

@@ -43,6 +43,8 @@ class UnICORNN(RecurrentLayer):
         step_size: Δt > 0, or one for each layer. A unit with Δt·σ̂(c)·√α ≥ 2 diverges without any input; where all
             would from the start, a warning says so.
         stiffness: α ≥ 0, the square of the free frequency (not a damping).
+        spread: c is drawn evenly from ±spread. The paper's .1 starts all oscillators of a layer at nearly one speed; at 3
+            their steps Δt·σ̂(c) reach from .05 Δt to .95 Δt, a bank of frequencies.
         skip: S ≥ 2 lets layer ℓ > S also read the output of layer ℓ − S − 1 (residual stacking).
         learn_step: whether c is trained; if not it keeps its initial value.
         positive: keep w ≥ −α, which removes the saddle at the origin (but not resonance with a varying input).
@@ -81,6 +83,7 @@ class UnICORNN(RecurrentLayer):
         *,
         step_size: float | Sequence[float] = 0.1,
         stiffness: float = 1.0,
+        spread: float = 0.1,
         skip: int | None = None,
         learn_step: bool = True,
         positive: bool = False,
@@ -94,13 +97,14 @@ class UnICORNN(RecurrentLayer):
         for size in steps:
             check_positive("step_size", size)
         check_positive("stiffness", stiffness, zero=True)
+        check_positive("spread", spread, zero=True)
         check_choice("memory", memory, ("store", "recompute"))
         check_choice("backend", backend, BACKENDS)
         if memory == "recompute" and bidirectional and skip is not None:
             raise InputError("expected one direction or no skip with memory='recompute', got both; use memory='store'.")
         if skip is not None:
             check_count("skip", skip, least=2)
-        self._steps, self._skip = tuple(float(size) for size in steps), skip
+        self._steps, self._skip, self.spread = tuple(float(size) for size in steps), skip, float(spread)
         _warn_of_divergence(self._steps, stiffness)
         super().__init__(
             input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device=device, dtype=dtype
@@ -124,12 +128,12 @@ class UnICORNN(RecurrentLayer):
             self.new_parameter("weight_skip", layer, reverse, self.hidden_size, self.fan_in(layer - (self._skip or 0)))
 
     def reset_parameters(self) -> None:
-        """Draw w ~ U(0, 1), c ~ U(−.1, .1), V Kaiming-uniform with a = 8, b = 0 (paper 002, appendix A)."""
+        """Draw w ~ U(0, 1), c ~ U(−spread, spread), V Kaiming-uniform with a = 8, b = 0 (paper 002, appendix A)."""
         with torch.no_grad():
             for layer, reverse in self._cells():
                 nn.init.kaiming_uniform_(self.weight("weight_ih", layer, reverse), a=8)
                 self._assign("weight_hh", layer, reverse, torch.rand_like(self.weight("weight_hh", layer, reverse)))
-                self.weight("time_scale", layer, reverse).uniform_(-0.1, 0.1)
+                self.weight("time_scale", layer, reverse).uniform_(-self.spread, self.spread)
                 if self.bias:
                     self.weight("bias_ih", layer, reverse).zero_()
                 if self._skips(layer):
