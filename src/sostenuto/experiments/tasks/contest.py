@@ -54,7 +54,7 @@ def candidates(settings: Mapping[str, Any], prefix: str, part: str = "") -> dict
     found = {}
     for values in itertools.product(*tried.values()):
         choice = dict(zip(tried, values, strict=True))
-        key = "/".join([prefix, *(f"{name}={value}" for name, value in choice.items())])
+        key = "/".join([prefix, *(f"{name}={_told(value)}" for name, value in choice.items())])
         found[key] = make_recipe(own | choice)
     return found
 
@@ -121,6 +121,11 @@ def _tested(bench: Workbench, dataset: Dataset, recipe: Recipe, name: str, key: 
 
 def _is_classification(dataset: Dataset) -> bool:
     return dataset.train.task in ("classification", None)
+
+
+def _told(value: Any) -> str:
+    """Write a tried value as a cell's key can hold it: the numbers of a list are joined by plus signs."""
+    return "+".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _percent(trained: Trained, value: float | None) -> float | str:

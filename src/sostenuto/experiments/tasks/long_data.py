@@ -22,6 +22,25 @@ def cut(dataset: Dataset, longest: int) -> Dataset:
     return replace(dataset, train=train, validation=shortened(dataset.validation), test=shortened(dataset.test))
 
 
+def leveled(dataset: Dataset) -> Dataset:
+    """Bring every sequence to a root mean square of one, by a factor of its own: loud and quiet recordings alike.
+
+    >>> wave = leveled(wave_stand_in(0, count=5, steps=40)).train.sequences[0]
+    >>> round(float((wave**2).mean()), 3)
+    1.0
+    """
+
+    def one_level(part: SequenceSet | None) -> SequenceSet | None:
+        if part is None:
+            return None
+        loudness = [float(np.sqrt(np.mean(np.square(one, dtype=np.float64)))) or 1.0 for one in part.sequences]
+        return replace(part, sequences=[one / level for one, level in zip(part.sequences, loudness, strict=True)])
+
+    train = one_level(dataset.train)
+    assert train is not None
+    return replace(dataset, train=train, validation=one_level(dataset.validation), test=one_level(dataset.test))
+
+
 def pooled(dataset: Dataset) -> Dataset:
     """Join the archive's parts into one, to be divided anew: papers that follow Morrill et al. 2021 split 70/15/15.
 

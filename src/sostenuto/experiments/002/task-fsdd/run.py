@@ -2,7 +2,7 @@
 
 from sostenuto.experiments import Settings, Workbench
 from sostenuto.experiments.tasks.contest import compete
-from sostenuto.experiments.tasks.long_data import cut, wave_stand_in
+from sostenuto.experiments.tasks.long_data import cut, leveled, wave_stand_in
 
 NAMES = {"unicornn": "UnICORNN, 3 layers of 128", "lstm": "LSTM, 128 units"}
 
@@ -13,6 +13,7 @@ def run(settings: Settings, bench: Workbench) -> None:
         whole = wave_stand_in(bench.seed, count=120, steps=settings.longest, channels=1)
     else:
         whole = cut(bench.data(settings.dataset), settings.longest)
+    whole = leveled(whole) if settings.level else whole
     found = compete(bench, settings, whole, NAMES)
     for prefix, name in NAMES.items():
         bench.number(name, [100 * score for score in found[prefix].scores])
