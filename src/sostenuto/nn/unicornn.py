@@ -43,8 +43,8 @@ class UnICORNN(RecurrentLayer):
         step_size: Δt > 0, or one for each layer. A unit with Δt·σ̂(c)·√α ≥ 2 diverges without any input; where all
             would from the start, a warning says so.
         stiffness: α ≥ 0, the square of the free frequency (not a damping).
-        spread: c is drawn evenly from ±spread. The paper's .1 starts all oscillators of a layer at nearly one speed; at 3
-            their steps Δt·σ̂(c) reach from .05 Δt to .95 Δt, a bank of frequencies.
+        spread: c is drawn evenly from ±spread. The paper's .1 starts all oscillators of a layer at nearly one speed; at
+            3 their steps Δt·σ̂(c) reach from .05 Δt to .95 Δt, a bank of frequencies.
         skip: S ≥ 2 lets layer ℓ > S also read the output of layer ℓ − S − 1 (residual stacking).
         learn_step: whether c is trained; if not it keeps its initial value.
         positive: keep w ≥ −α, which removes the saddle at the origin (but not resonance with a varying input).

@@ -20,6 +20,8 @@ from sostenuto.training.average import WeightAverage
 from sostenuto.training.state import random_states, set_random_states
 
 _WARM_UP = 3
+_AHEAD = 64
+"""Steps after which the host waits, asleep, for the device to have done those before: a spinning wait takes a core."""
 
 
 class DeviceStep:
@@ -46,6 +48,7 @@ class DeviceStep:
         live = model.state_dict()
         self._averaged = [(self.average.tensors[name], live[name]) for name in live] if self.average else []
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
+        self._taken, self._reached = 0, None
 
     def take(self, bucket: int, index: Int[Tensor, " batch"], learning_rate: float, average_weight: float) -> None:
         """Run one step on the sequences at ``index``."""
@@ -57,8 +60,18 @@ class DeviceStep:
         self.weight.fill_(average_weight)
         if self.uses_graph:
             self._graphs[bucket].replay()
+            self._keep_pace()
         else:
             self._step(bucket)
+
+    def _keep_pace(self) -> None:
+        self._taken += 1
+        if self._taken % _AHEAD:
+            return
+        if self._reached is not None:
+            self._reached.synchronize()
+        self._reached = torch.cuda.Event(blocking=True)
+        self._reached.record()
 
     def tensors(self) -> dict[str, Tensor]:
         """Name every tensor that a step changes, for checkpoints; they are written to in place."""
