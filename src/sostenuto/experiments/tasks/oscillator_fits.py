@@ -1,70 +1,60 @@
 """Trainings of UnICORNN that the figures of paper 002 share, and the small data that stand in for theirs."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from sostenuto.data.dataset import Dataset, SequenceSet
-from sostenuto.data.sources.noise_padding import NoisePadding
-from sostenuto.experiments.tasks.training import fit_cell, score_cell
+from sostenuto.experiments.tasks.device_training import scored_cell, train_cell
+from sostenuto.experiments.tasks.recipe import DeviceConfig, Recipe, make_recipe
 from sostenuto.experiments.workbench import Workbench
-from sostenuto.training.config import DataConfig, ModelConfig, RunConfig, TrainingConfig
+from sostenuto.training.config import DataConfig, TrainingConfig
 
-_DATA = ("scaling", "validation", "test_fraction")
 _MODEL = ("hidden_size", "num_layers", "step_size", "stiffness", "dropout", "skip", "learn_step")
-_TRAINING = (
-    "epochs",
-    "batch_size",
-    "learning_rate",
-    "schedule",
-    "step_epochs",
-    "step_factor",
-    "optimizer",
-    "gradient_clip",
-)
+_KNOWN = {*_MODEL, *(one.name for kind in (DataConfig, TrainingConfig, DeviceConfig) for one in fields(kind))}
 NOISY_DIGITS = "digits/noise-padded"
 """The embedded digits, eight rows of eight pixels and then noise: the stand-in of noise-padded CIFAR-10."""
 
 
-def oscillator_config(settings: Mapping[str, Any], *, seed: int = 0, **changes: Any) -> RunConfig:
-    """Build a run of UnICORNN from flat settings; what a run does not know is left out.
+def oscillator_recipe(settings: Mapping[str, Any], *, seed: int = 0, **changes: Any) -> Recipe:
+    """Build a training of UnICORNN from flat settings; what a training does not know is left out.
 
-    >>> config = oscillator_config({"hidden_size": 8, "epochs": 2, "lengths": [3]}, step_size=0.5)
-    >>> config.model.options, config.training.epochs
+    >>> recipe = oscillator_recipe({"hidden_size": 8, "epochs": 2, "lengths": [3]}, step_size=0.5)
+    >>> recipe.run.model.options, recipe.run.training.epochs
     ({'hidden_size': 8, 'step_size': 0.5}, 2)
     """
-    values = {**settings, **changes}
-    known: dict[str, Any] = {name: tuple(value) if name == "step_epochs" else value for name, value in values.items()}
-    return RunConfig(
-        data=DataConfig(**{name: known[name] for name in _DATA if name in known}),
-        model=ModelConfig(layer="unicornn", options={name: known[name] for name in _MODEL if name in known}),
-        training=TrainingConfig(seed=seed, **{name: known[name] for name in _TRAINING if name in known}),
-    )
+    known = {name: value for name, value in {**settings, **changes}.items() if name in _KNOWN}
+    return make_recipe({"layer": "unicornn", **known, "seed": seed})
 
 
 def accuracies(
-    bench: Workbench,
-    key: str,
-    dataset: Dataset,
-    settings: Mapping[str, Any],
-    *,
-    seeds: int,
-    **changes: Any,
-) -> list[float]:
-    """Train with each seed, keep the weights of the best validation score, and give the test scores in percent."""
-    scores = []
-    for seed in range(seeds):
-        config = oscillator_config(settings, seed=bench.seed + seed, **changes)
-        name = f"{key}/seed={bench.seed + seed}"
-        fit_cell(bench, name, dataset, config)
-        scores.append(100 * score_cell(bench, name, dataset, config))
+    bench: Workbench, settings: Mapping[str, Any], points: Mapping[str, tuple[Dataset, dict[str, Any]]]
+) -> dict[str, list[float]]:
+    """Train at every point of a study with every seed, and give the test scores of each in percent.
+
+    ``points`` are data and changes of the settings by the key of their cells. The weights are those of the best
+    validation score.
+    """
+    trainings = {
+        (key, seed): (f"{key}/seed={seed}", data, oscillator_recipe(settings, seed=seed, **changes))
+        for key, (data, changes) in points.items()
+        for seed in range(bench.seed, bench.seed + settings["seeds"])
+    }
+    for data, _ in points.values():
+        bench.checksums.setdefault(data.name, data.train.checksum())
+    bench.ahead(partial(train_cell, bench, *training) for training in trainings.values())
+    scores: dict[str, list[float]] = {key: [] for key in points}
+    for (key, _), training in trainings.items():
+        train_cell(bench, *training)
+        scores[key].append(100 * scored_cell(bench, *training)["score"])
     return scores
 
 
-def noise_padded(bench: Workbench, name: str, steps: int) -> Dataset:
-    """Load noise-padded CIFAR-10, or make its stand-in from the embedded digits: eight rows, then noise."""
+def images_before_noise(bench: Workbench, name: str) -> Dataset:
+    """Load CIFAR-10 row by row, or its stand-in, the embedded digits; the training appends the noise."""
     if name != NOISY_DIGITS:
         return bench.data(name)
     digits = bench.data("digits")
@@ -74,9 +64,7 @@ def noise_padded(bench: Workbench, name: str, steps: int) -> Dataset:
 
     train = rows(digits.train)
     assert train is not None
-    return replace(
-        digits, name=NOISY_DIGITS, train=train, test=rows(digits.test), batch_transform=NoisePadding(steps=steps)
-    )
+    return replace(digits, name=NOISY_DIGITS, train=train, test=rows(digits.test))
 
 
 def worms_stand_in(seed: int, *, count: int, num_steps: int) -> Dataset:

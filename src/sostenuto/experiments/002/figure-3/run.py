@@ -15,18 +15,15 @@ def run(settings: Settings, bench: Workbench) -> None:
     """Train on parts of the sequences, chosen in two ways."""
     worms = _worms(settings, bench)
     entries, longest = settings.entries, max(settings.entries)
-    whole = accuracies(bench, "whole", shortened(worms, longest, "last"), settings, seeds=settings.seeds)
-    scores = {
-        how: {
-            number: whole
-            if number == longest
-            else accuracies(
-                bench, f"{how}/{number}", shortened(worms, number, how, bench.seed), settings, seeds=settings.seeds
-            )
-            for number in entries
-        }
+    chosen = {
+        f"{how}/{number}": (shortened(worms, number, how, bench.seed), {})
         for how in WAYS
+        for number in entries
+        if number < longest
     }
+    found = accuracies(bench, settings, {"whole": (shortened(worms, longest, "last"), {}), **chosen})
+    whole = found["whole"]
+    scores = {how: {number: found.get(f"{how}/{number}", whole) for number in entries} for how in WAYS}
     means = {how: [fmean(scores[how][number]) for number in entries] for how in WAYS}
     seen = "; ".join(f"{how}: {', '.join(f'{mean:.1f}' for mean in means[how])} %" for how in WAYS)
     bench.number("whole sequences", whole)

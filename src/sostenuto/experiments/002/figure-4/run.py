@@ -4,28 +4,21 @@ from functools import partial
 from statistics import fmean
 
 from sostenuto.experiments import Settings, Workbench
-from sostenuto.experiments.tasks.oscillator_fits import accuracies, noise_padded
+from sostenuto.experiments.tasks.oscillator_fits import accuracies, images_before_noise
 from sostenuto.report.figures.plot import heat
 
 
 def run(settings: Settings, bench: Workbench) -> None:
     """Train at every point of the grid; the figure itself shows test scores, nothing is chosen by them."""
-    data = noise_padded(bench, settings.dataset, settings.steps)
+    data = images_before_noise(bench, settings.dataset)
+    points = {
+        f"step={step}/stiffness={stiffness}": (data, {"step_size": step, "stiffness": stiffness})
+        for stiffness in settings.stiffnesses
+        for step in settings.step_sizes
+    }
+    scores = accuracies(bench, settings, points)
     grid = [
-        [
-            fmean(
-                accuracies(
-                    bench,
-                    f"step={step}/stiffness={stiffness}",
-                    data,
-                    settings,
-                    seeds=settings.seeds,
-                    step_size=step,
-                    stiffness=stiffness,
-                )
-            )
-            for step in settings.step_sizes
-        ]
+        [fmean(scores[f"step={step}/stiffness={stiffness}"]) for step in settings.step_sizes]
         for stiffness in settings.stiffnesses
     ]
     along_step = [max(row) - min(row) for row in grid]

@@ -4,17 +4,17 @@ from functools import partial
 from typing import Any
 
 from sostenuto.experiments import Settings, Workbench
-from sostenuto.experiments.tasks.oscillator_fits import oscillator_config
-from sostenuto.experiments.tasks.training import fit_cell, fitted_model
+from sostenuto.experiments.tasks.device_training import train_cell, trained_model
+from sostenuto.experiments.tasks.oscillator_fits import oscillator_recipe
 from sostenuto.report.figures.plot import lines
 
 
 def run(settings: Settings, bench: Workbench) -> None:
     """Train once, read the steps off."""
     data = bench.data(settings.dataset)
-    config = oscillator_config(settings, seed=bench.seed)
-    found = fit_cell(bench, "fit", data, config)
-    steps = bench.cell("steps", lambda: effective_steps(fitted_model(bench, "fit", data, config).model))
+    recipe = oscillator_recipe(settings, seed=bench.seed)
+    found = train_cell(bench, "fit", data, recipe)
+    steps = bench.cell("steps", lambda: effective_steps(trained_model(bench, "fit", data, recipe).model))
     ratio = settings.step_size / min(min(layer) for layer in steps)
     bench.number("largest step over the least effective one", ratio)
     within = [max(layer) / min(layer) for layer in steps]

@@ -5,7 +5,7 @@ from statistics import fmean, pstdev
 from typing import Any
 
 from sostenuto.experiments import Settings, Workbench
-from sostenuto.experiments.tasks.oscillator_fits import accuracies, noise_padded
+from sostenuto.experiments.tasks.oscillator_fits import accuracies, images_before_noise
 from sostenuto.report.figures.plot import lines
 
 KINDS: dict[str, dict[str, Any]] = {"standard": {}, "residual": {"skip": 2}, "steps not learned": {"learn_step": False}}
@@ -13,22 +13,14 @@ KINDS: dict[str, dict[str, Any]] = {"standard": {}, "residual": {"skip": 2}, "st
 
 def run(settings: Settings, bench: Workbench) -> None:
     """Train every kind at every depth, with several seeds."""
-    data = noise_padded(bench, settings.dataset, settings.steps)
-    scores = {
-        kind: [
-            accuracies(
-                bench,
-                f"{kind.replace(' ', '-')}/layers={depth}",
-                data,
-                settings,
-                seeds=settings.seeds,
-                num_layers=depth,
-                **options,
-            )
-            for depth in settings.depths
-        ]
-        for kind, options in KINDS.items()
-    }
+    data = images_before_noise(bench, settings.dataset)
+    points = {(kind, depth): f"{kind.replace(' ', '-')}/layers={depth}" for kind in KINDS for depth in settings.depths}
+    found = accuracies(
+        bench,
+        settings,
+        {key: (data, {"num_layers": depth, **KINDS[kind]}) for (kind, depth), key in points.items()},
+    )
+    scores = {kind: [found[points[kind, depth]] for depth in settings.depths] for kind in KINDS}
     means = {kind: [fmean(row) for row in rows] for kind, rows in scores.items()}
     seen = "; ".join(f"{kind}: {', '.join(f'{mean:.1f}' for mean in row)} %" for kind, row in means.items())
     bench.number("standard, 3 layers", scores["standard"][0])

@@ -3,11 +3,11 @@
 from functools import partial
 
 import numpy as np
-from torch import nn
 
 from sostenuto.experiments import Settings, Workbench
-from sostenuto.experiments.tasks.oscillator_fits import noise_padded, oscillator_config
-from sostenuto.experiments.tasks.training import fit_cell
+from sostenuto.experiments.tasks.device_training import train_cell
+from sostenuto.experiments.tasks.oscillator_fits import images_before_noise, oscillator_recipe
+from sostenuto.models.base import SequenceModel
 from sostenuto.report.figures.plot import lines
 
 BOUND = 20.0
@@ -15,13 +15,22 @@ BOUND = 20.0
 
 def run(settings: Settings, bench: Workbench) -> None:
     """Train with several seeds, reading the norms off after every epoch."""
-    data = noise_padded(bench, settings.dataset, settings.steps)
-    names = [f"norm/layer {number}" for number in range(1, settings.num_layers + 1)]
-    runs = []
-    for seed in range(bench.seed, bench.seed + settings.seeds):
-        config = oscillator_config(settings, seed=seed)
-        history = fit_cell(bench, f"fit/seed={seed}", data, config, probes={"norm": hidden_norms})["history"]
-        runs.append([[row[name] for row in history] for name in names])
+    data = images_before_noise(bench, settings.dataset)
+    bench.checksums.setdefault(data.name, data.train.checksum())
+    names = [f"layer {number}" for number in range(1, settings.num_layers + 1)]
+    cells = [
+        partial(
+            train_cell,
+            bench,
+            f"fit/seed={seed}",
+            data,
+            oscillator_recipe(settings, seed=seed),
+            probe=hidden_norms,
+        )
+        for seed in range(bench.seed, bench.seed + settings.seeds)
+    ]
+    bench.ahead(cells)
+    runs = [[[row[name] for row in cell()["history"]] for name in names] for cell in cells]
     norms = np.asarray(runs)
     ends = norms[:, :, -1].max(axis=1)
     bench.number("largest norm at the end", ends.tolist())
@@ -38,9 +47,7 @@ def run(settings: Settings, bench: Workbench) -> None:
     bench.figure("Norms of the hidden weights", draw, caption="Mean and deviation over trainings; they start below 1.")
 
 
-def hidden_norms(model: nn.Module, epoch: int) -> dict[str, float]:  # noqa: ARG001
+def hidden_norms(model: SequenceModel) -> dict[str, float]:
     """Return the largest absolute hidden weight of every layer."""
-    weights = {name: value for name, value in model.named_parameters() if "weight_hh" in name}
-    return {
-        f"layer {number}": float(value.detach().abs().max()) for number, value in enumerate(weights.values(), start=1)
-    }
+    weights = [value for name, value in model.named_parameters() if "weight_hh" in name]
+    return {f"layer {number}": float(value.detach().abs().max()) for number, value in enumerate(weights, start=1)}
