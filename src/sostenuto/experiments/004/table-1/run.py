@@ -51,16 +51,16 @@ def run(settings: Settings, bench: Workbench) -> None:
 
 
 def summary(bench: Workbench, rows: Rows, paper: Rows, names: list[str], columns: Sequence[str]) -> np.ndarray:
-    """Add a table of the five measures, ours and the paper's on the same sets and columns; return ours."""
-    found = measures(matrix(rows, names, columns))
+    """Add a table of the five measures, ours and the paper's on the sets it has; return ours on all of ``names``."""
     known = [name for name in names if name in paper]
-    theirs = measures(matrix(paper, known, columns)) if known else np.full_like(found, np.nan)
+    ours = measures(matrix(rows, known or names, columns))
+    theirs = measures(matrix(paper, known, columns)) if known else np.full_like(ours, np.nan)
     written = [
-        (measure, *(f"{one:.2f} / {other:.2f}" for one, other in zip(found[i], theirs[i], strict=True)))
+        (measure, *(f"{one:.2f} / {other:.2f}" for one, other in zip(ours[i], theirs[i], strict=True)))
         for i, measure in enumerate(MEASURES)
     ]
-    bench.table(f"{len(columns)} columns over {len(names)} sets, ours / the paper's", ("", *columns), written)
-    return found
+    bench.table(f"{len(columns)} columns over {len(known or names)} sets, ours / the paper's", ("", *columns), written)
+    return measures(matrix(rows, names, columns))
 
 
 def _said(columns: Sequence[str], values: np.ndarray) -> str:
