@@ -30,7 +30,7 @@ class TestItem:
     def test_has_its_files(self, name):
         present = {path.name for path in (ROOT / name).iterdir()} - {"__pycache__"}
         assert present == set(FILES)
-        assert re.fullmatch(r"\d{3}/(table|figure|app|task)-[0-9a-z][0-9a-z-]*", name)
+        assert re.fullmatch(r"\d{3}/(table|figure|appendix|task)-[0-9a-z][0-9a-z-]*", name)
 
     def test_says_what_it_needs(self, name):
         experiment = find(name)
