@@ -5,9 +5,9 @@ from functools import partial
 from typing import Any
 
 from sostenuto.data.dataset import Dataset
-from sostenuto.experiments.tasks.functional_fits import error_curve, functional_config
+from sostenuto.experiments.tasks.device_training import train_cell
+from sostenuto.experiments.tasks.functional_fits import betas_of, fitted_width, functional_recipe
 from sostenuto.experiments.tasks.perturbation_curves import stable_up_to
-from sostenuto.experiments.tasks.training import fit_cell, fitted_model
 from sostenuto.experiments.workbench import Workbench
 from sostenuto.report.figures.plot import lines
 
@@ -22,16 +22,21 @@ def radii_of_widths(
     behind a stable matrix, where there is one.
     """
     bench.checksums.setdefault(data.name, data.train.checksum())
-    betas = [settings["first_beta"] * 2 ** (power / 2) for power in range(settings["num_betas"])]
+    betas = betas_of(settings)
     found: dict[str, list[float]] = {"error": [], "still": [], "radius": []}
     curves: dict[str, Sequence[float]] = {}
-    for width in settings["widths"]:
-        config = functional_config(settings, layer, width, seed=bench.seed, **options)
-        key = f"{name.replace(' ', '-')}/width={width}"
-        fit = fit_cell(bench, key, data, config)
-        measure = partial(_measured, bench, key, data, config, betas, settings["draws"])
-        curve = bench.cell(f"{key}/curve", measure)
-        found["error"].append(fit["validation"])
+    trainings = {
+        width: (
+            f"{name.replace(' ', '-')}/width={width}",
+            data,
+            functional_recipe(settings, layer, width, seed=bench.seed, **options),
+        )
+        for width in settings["widths"]
+    }
+    bench.ahead(partial(train_cell, bench, *training) for training in trainings.values())
+    for width, training in trainings.items():
+        error, curve = fitted_width(bench, settings, *training)
+        found["error"].append(error)
         found["still"].append(curve["still"])
         found["radius"].append(stable_up_to(betas, curve["errors"], 2 * curve["still"]))
         curves[f"m = {width}"] = curve["errors"]
@@ -57,9 +62,3 @@ def told(radii: Sequence[float]) -> str:
     'β ≤ 0.1, 0.25'
     """
     return "β ≤ " + ", ".join(f"{radius:.2g}" for radius in radii)
-
-
-def _measured(bench: Workbench, key: str, data: Dataset, config: Any, betas: list[float], draws: int) -> dict[str, Any]:
-    assert data.test is not None
-    stored = fitted_model(bench, key, data, config)
-    return error_curve(stored, data.test, betas, draws=draws, seed=bench.seed)

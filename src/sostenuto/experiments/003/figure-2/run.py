@@ -1,12 +1,17 @@
 """Figure 2 of paper 003: perturbation error of tanh RNNs fitted to a nonlinear functional with power-law memory."""
 
 from functools import partial
-from typing import Any
 
 from sostenuto.experiments import Settings, Workbench
-from sostenuto.experiments.tasks.functional_fits import error_curve, functional, functional_config
+from sostenuto.experiments.tasks.device_training import train_cell
+from sostenuto.experiments.tasks.functional_fits import (
+    betas_of,
+    curve_cell,
+    fitted_width,
+    functional,
+    functional_recipe,
+)
 from sostenuto.experiments.tasks.perturbation_curves import crossing, falls, stable_up_to
-from sostenuto.experiments.tasks.training import fit_cell, fitted_model
 from sostenuto.report.figures.plot import lines
 
 
@@ -15,16 +20,16 @@ def run(settings: Settings, bench: Workbench) -> None:
     memory = {"memory": "polynomial", "exponent": settings.exponent, "step_size": settings.step_size}
     draw_data = partial(functional, bench.seed, num_train=settings.num_train, gain=settings.gain, **memory)
     data, longer = draw_data(num_steps=settings.num_steps), draw_data(num_steps=settings.test_steps)
-    betas = [settings.first_beta * 2 ** (power / 2) for power in range(settings.num_betas)]
-    fits, curves, long_curves = [], [], []
-    for width in settings.widths:
-        config = functional_config(settings, "residual", width, seed=bench.seed, activation="tanh")
-        key = f"width={width}"
-        fits.append(fit_cell(bench, key, data, config))
-        for part, found, name in ((data.test, curves, "trained"), (longer.test, long_curves, "longer")):
-            measure = partial(_measured, bench, key, data, config, part, betas, settings.draws)
-            found.append(bench.cell(f"{key}/{name}", measure))
-    errors = [fit["validation"] for fit in fits]
+    bench.checksums.setdefault(data.name, data.train.checksum())
+    betas = betas_of(settings)
+    options = {"seed": bench.seed, "activation": "tanh"}
+    trainings = {
+        width: (f"width={width}", data, functional_recipe(settings, "residual", width, **options))
+        for width in settings.widths
+    }
+    bench.ahead(partial(train_cell, bench, *training) for training in trainings.values())
+    errors, curves = zip(*(fitted_width(bench, settings, *one) for one in trainings.values()), strict=True)
+    long_curves = [curve_cell(bench, settings, *one, longer.test, "longer") for one in trainings.values()]
     bench.number("error of approximation, widest", errors[-1])
     bench.law("wider networks approximate better", falls(errors), ", ".join(f"{error:.3g}" for error in errors))
     radii = [stable_up_to(betas, curve["errors"], 2 * curve["still"]) for curve in curves]
@@ -36,9 +41,3 @@ def run(settings: Settings, bench: Workbench) -> None:
     for title, found in (("horizon of training", curves), ("longer horizon", long_curves)):
         series = {f"m = {width}": curve["errors"] for width, curve in zip(settings.widths, found, strict=True)}
         bench.figure(f"E(β), {title}", partial(lines, x=betas, series=series, labels=("β", "E(β)"), log="xy"))
-
-
-def _measured(
-    bench: Workbench, key: str, data: Any, config: Any, part: Any, betas: list[float], draws: int
-) -> dict[str, Any]:
-    return error_curve(fitted_model(bench, key, data, config), part, betas, draws=draws, seed=bench.seed)
