@@ -7,22 +7,9 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor
 
-from sostenuto.experiments.tasks.planar_flows import Flow, followed
+from sostenuto.data.tasks.pendulum import trajectories
+from sostenuto.experiments.tasks.planar_flows import Flow
 from sostenuto.nn import LipschitzRNN
-
-
-def pendulum(friction: float = 0.0) -> Flow:
-    """Give θ′ = ω, ω′ = −sin θ − friction·ω.
-
-    >>> pendulum()(torch.tensor([0.0, 1.0])).tolist()
-    [1.0, -0.0]
-    """
-
-    def flow(state: Tensor) -> Tensor:
-        angle, speed = state.unbind(-1)
-        return torch.stack([speed, -angle.sin() - friction * speed], dim=-1)
-
-    return flow
 
 
 def swings(count: int, *, reach: float, duration: float, step: float, seed: int) -> Float64[Tensor, "swing time 2"]:
@@ -35,7 +22,7 @@ def swings(count: int, *, reach: float, duration: float, step: float, seed: int)
     radius = reach * torch.rand(count, generator=generator, dtype=torch.float64).sqrt()
     angle = 2 * torch.pi * torch.rand(count, generator=generator, dtype=torch.float64)
     starts = torch.stack([radius * angle.cos(), radius * angle.sin()], dim=-1)
-    return followed(pendulum(), starts, duration=duration, step=step)
+    return torch.from_numpy(trajectories(starts.numpy(), step, round(duration / step)))
 
 
 def two_units(beta: float, gamma: float, step: float) -> LipschitzRNN:
