@@ -20,7 +20,7 @@ from sostenuto.training.average import WeightAverage
 from sostenuto.training.state import random_states, set_random_states
 
 _WARM_UP = 3
-_AHEAD = 64
+_AHEAD = 8
 """Steps after which the host waits, asleep, for the device to have done those before: a spinning wait takes a core."""
 
 
