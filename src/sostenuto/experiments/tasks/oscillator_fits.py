@@ -77,7 +77,7 @@ def worms_stand_in(seed: int, *, count: int, num_steps: int) -> Dataset:
     time = np.arange(num_steps)[None, :, None]
     rates = 2 * np.pi * (1 + kinds)[:, None, None] / 200
     phases = rng.uniform(0, 2 * np.pi, (count, 1, 6))
-    values = 0.3 * np.sin(rates * time + phases) + rng.normal(size=(count, num_steps, 6))
+    values = 0.8 * np.sin(rates * time + phases) + rng.normal(size=(count, num_steps, 6))
     names = np.array([f"type {kind}" for kind in kinds])
     part = SequenceSet(list(values), names, "classification")
     return Dataset("eigenworms/stand-in", part, description="Faint waves in noise, five frequencies.")
