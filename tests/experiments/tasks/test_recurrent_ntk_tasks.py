@@ -6,10 +6,12 @@ import torch
 
 from sostenuto import datasets
 from sostenuto.data.dataset import Dataset, SequenceSet
+from sostenuto.estimators import RNTKClassifier
+from sostenuto.experiments.tasks.paper_grids import grid_of
 from sostenuto.experiments.tasks.ridge_choice import choose_ridge, ridge_weights
 from sostenuto.experiments.tasks.sensitivities import sensitivity
 from sostenuto.experiments.tasks.stacked_networks import class_scores, initial_weights
-from sostenuto.experiments.tasks.ucr_kernels import kernel_accuracy
+from sostenuto.experiments.tasks.ucr_kernels import RULES, kernel_accuracy
 from sostenuto.experiments.tasks.ucr_networks import COLUMNS as NETWORKS
 from sostenuto.experiments.tasks.ucr_networks import Training, network_accuracy
 from sostenuto.experiments.tasks.ucr_table import COLUMNS, matrix, measures, paper_rows
@@ -130,5 +132,22 @@ def test_every_kernel_reads_digits(column):
     assert digits.test is not None
     few = Dataset(name="few", train=digits.train.take(np.arange(60)), test=digits.test.take(np.arange(50)))
     found = kernel_accuracy(few, column, folds=3, every=6, seed=0)
-    assert found["test"] > 60
-    assert {"C"} < set(found["chosen"])
+    for rule in RULES:
+        assert found["test"][rule] > 60
+        assert {"C"} < set(found["chosen"][rule][0])
+    assert found["validated"]["best"] <= found["validated"]["average"]
+    assert found["chosen"]["best"][0] in found["chosen"]["average"]
+
+
+@pytest.mark.parametrize("rule", ["best", "average"])
+def test_rules_are_those_of_the_classifier(rule):
+    digits = datasets.load("digits")
+    assert digits.test is not None
+    few = Dataset(name="few", train=digits.train.take(np.arange(60)), test=digits.test.take(np.arange(50)))
+    found = kernel_accuracy(few, "RNTK", folds=3, every=6, seed=0)
+    machine = RNTKClassifier(choose=rule, folds=3, random_state=0, **grid_of("RNTK", 6))
+    machine.fit(few.train.sequences, few.train.targets)
+    assert few.test is not None
+    assert found["test"][rule] == pytest.approx(100 * machine.score(few.test.sequences, few.test.targets))
+    assert found["validated"][rule] == pytest.approx(100 * machine.best_score_)
+    assert len(found["chosen"][rule]) == len(machine.costs_)

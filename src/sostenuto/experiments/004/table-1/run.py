@@ -12,16 +12,16 @@ from sostenuto.experiments.tasks.ucr_table import (
     Rows,
     accuracies,
     compare_means,
+    compared_rows,
     matrix,
     measures,
-    paper_rows,
 )
 from sostenuto.report.figures.plot import bars
 
 
 def run(settings: Settings, bench: Workbench) -> None:
     """Run what Table 2 has, then sum it up: the kernels over all sets, all columns over those with networks."""
-    rows, paper = accuracies(settings, bench), paper_rows()
+    rows, paper = accuracies(settings, bench), compared_rows()
     compare_means(bench, rows, paper)
     with_networks = list(rows)[: settings.network_sets]
     kernels = summary(bench, rows, paper, list(rows), KERNELS)
