@@ -17,13 +17,15 @@ def radii_of_widths(
 ) -> dict[str, list[float]]:
     """Train every width in ``settings``, move its weights, and draw E(β) under ``name``.
 
-    Returns, one number a width: ``error``, what approximation left; ``still``, the largest error without a change, and
-    ``radius``, the β up to which that at most doubles. Weights that move are the trained ones: the free parameter
-    behind a stable matrix, where there is one.
+    Returns, one number a width: ``error``, what approximation left; ``still``, the largest error without a change;
+    ``radius``, the β up to which E(β) stays below twice the first width's ``still``, one limit for all widths, as a
+    stable approximation is one whose E(β) stays small as the width grows (definition 3.5); and ``doubled``, the β
+    that doubles a width's own ``still``, which shrinks by mere approximating better. Weights that move are the
+    trained ones: the free parameter behind a stable matrix, where there is one. ``widest`` is E(β) of the last width.
     """
     bench.checksums.setdefault(data.name, data.train.checksum())
     betas = betas_of(settings)
-    found: dict[str, list[float]] = {"error": [], "still": [], "radius": []}
+    found: dict[str, list[float]] = {"error": [], "still": [], "radius": [], "doubled": []}
     curves: dict[str, Sequence[float]] = {}
     trainings = {
         width: (
@@ -38,12 +40,14 @@ def radii_of_widths(
         error, curve = fitted_width(bench, settings, *training)
         found["error"].append(error)
         found["still"].append(curve["still"])
-        found["radius"].append(stable_up_to(betas, curve["errors"], 2 * curve["still"]))
+        found["radius"].append(stable_up_to(betas, curve["errors"], 2 * found["still"][0]))
+        found["doubled"].append(stable_up_to(betas, curve["errors"], 2 * curve["still"]))
         curves[f"m = {width}"] = curve["errors"]
     bench.figure(f"E(β), {name}", partial(lines, x=betas, series=curves, labels=("β", "E(β)"), log="xy"))
     rows = list(zip(settings["widths"], *found.values(), strict=True))
-    bench.table(name, ("width", "error of approximation", "largest error", "β that doubles it"), rows)
-    return found
+    lengths = ("β up to twice the first's", "β up to twice its own")
+    bench.table(name, ("width", "error of approximation", "largest error", *lengths), rows)
+    return found | {"widest": list(curves[f"m = {settings['widths'][-1]}"])}
 
 
 def keeps(radii: Sequence[float], share: float = 0.25) -> bool:

@@ -28,7 +28,7 @@ def run(settings: Settings, bench: Workbench) -> None:
     bench.law("stably approximated teachers forget exponentially", exponential and bool(passed), told)
     bench.law("some teachers are approximated stably", bool(passed), f"{len(passed)} of {len(rows)}")
     bench.number("teachers that pass", len(passed))
-    columns = ("teacher", "memory", "error over deviation", "β that doubles it, widest", "passes")
+    columns = ("teacher", "memory", "error over deviation", "β up to twice the narrowest's error, widest", "passes")
     bench.table("Teachers", columns, rows)
     draw = partial(lines, x=lags, series=curves, labels=("lag", "memory"), log="y")
     bench.figure("Memory of the teachers", draw)

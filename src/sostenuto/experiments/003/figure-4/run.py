@@ -1,8 +1,9 @@
 """Figure 4 of paper 003: linear RNNs with a stable recurrent weight, fitted to power-law memory."""
 
 from sostenuto.experiments import Settings, Workbench
-from sostenuto.experiments.tasks.functional_fits import functional
+from sostenuto.experiments.tasks.functional_fits import betas_of, functional
 from sostenuto.experiments.tasks.functional_widths import keeps, radii_of_widths, told
+from sostenuto.experiments.tasks.perturbation_curves import stable_up_to
 
 
 def run(settings: Settings, bench: Workbench) -> None:
@@ -18,7 +19,8 @@ def run(settings: Settings, bench: Workbench) -> None:
     radii = {form: one["radius"] for form, one in found.items()}
     for form in ("exp", "softplus"):
         bench.law(f"{form} keeps its radius", keeps(radii[form]), told(radii[form]))
-    last = {form: one[-1] for form, one in radii.items()}
+    limit = 2 * max(one["still"][0] for one in found.values())
+    last = {form: stable_up_to(betas_of(settings), one["widest"], limit) for form, one in found.items()}
     ahead = max(last["exp"], last["softplus"]) >= last["direct"]
     evidence = ", ".join(f"{form}: β ≤ {radius:.2g}" for form, radius in last.items())
     bench.law("a stable form allows no lesser change", ahead, evidence)
