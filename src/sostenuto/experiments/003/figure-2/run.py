@@ -36,6 +36,10 @@ def run(settings: Settings, bench: Workbench) -> None:
     bench.law(
         "no wider network is more stable", radii[-1] < radii[0], "β ≤ " + ", ".join(f"{one:.2g}" for one in radii)
     )
+    common = [stable_up_to(betas, curve["errors"], 2 * curves[0]["still"]) for curve in curves]
+    rows = list(zip(settings.widths, errors, (curve["still"] for curve in curves), common, radii, strict=True))
+    columns = ("width", "error of approximation", "largest error", "β up to twice the first's", "β up to twice its own")
+    bench.table("How far the weights may move", columns, rows)
     place = crossing(betas, curves[-2]["errors"], curves[-1]["errors"])
     bench.number("where the curves of the two widest cross", betas[-1] if place is None else place)
     for title, found in (("horizon of training", curves), ("longer horizon", long_curves)):
