@@ -20,6 +20,7 @@ from sostenuto.nn.reconstruction import Reconstruction, drift_of
 from sostenuto.nn.sequences import LayerInput, TimeMajor
 from sostenuto.ops.oscillator_scan import BACKENDS, oscillator_scan
 from sostenuto.ops.oscillator_stack import Cell, Drift, oscillator_stack, oscillator_stack_inverse
+from sostenuto.ops.oscillator_tiles import oscillator_tiles, takes_tiles
 
 
 class UnICORNN(RecurrentLayer):
@@ -142,17 +143,26 @@ class UnICORNN(RecurrentLayer):
     def forward(
         self, input: LayerInput, state: LayerState | None = None, *, timespans: Tensor | PackedSequence | None = None
     ) -> tuple[Any, Any]:
-        """Read whole sequences, as `RecurrentLayer.forward`; one direction that recomputes runs all layers at once."""
+        """Read whole sequences, as `RecurrentLayer.forward`; one direction runs all layers at once where it can."""
         if self.memory == "recompute" and not torch.compiler.is_compiling():
             self.last_drift = ()
-        if self.memory == "store" or self.bidirectional:
+        if self.bidirectional or (self.memory == "store" and torch.compiler.is_compiling()):
             return super().forward(input, state, timespans=timespans)
         sequences = TimeMajor.read(input, self.input_size, self.batch_first)
         y, z = self._start(state, sequences)
-        cells = [self._cell(layer, False, self._mask(layer, y)) for layer in range(self.num_layers)]
         spans = sequences.spans(timespans, y.dtype)
-        output, y, z = self._run_stack(sequences.values, cells, y, z, spans)
-        return sequences.write(output), self._finish(list(zip(y, z, strict=True)), sequences)
+        cells = [self._cell(layer, False, None) for layer in range(self.num_layers)]
+        given = {"timespans": spans, "backend": self.backend}
+        if self.memory == "store" and not takes_tiles(sequences.values, cells, y, z, **given):
+            return super().forward(input, state, timespans=timespans)
+        masked = [cell._replace(mask=self._mask(layer, y)) for layer, cell in enumerate(cells)]
+        if self.memory == "store":
+            output, y, z = oscillator_tiles(sequences.values, masked, self.stiffness, y, z, timespans=spans)
+        else:
+            output, y, z = self._run_stack(sequences.values, masked, y, z, spans)
+        if sequences.unbatched:
+            y, z = y.squeeze(1), z.squeeze(1)
+        return sequences.write(output), (y, z)
 
     def scan(
         self,
@@ -166,6 +176,10 @@ class UnICORNN(RecurrentLayer):
         if self.memory == "recompute":
             y, z = (part[None] for part in state)
             output, y, z = self._run_stack(below[-1], [self._cell(layer, reverse, None)], y, z, timespans)
+            return output, (y[0], z[0])
+        cell, start = self._cell(layer, reverse, None), tuple(part[None] for part in state)
+        if takes_tiles(below[-1], [cell], *start, timespans=timespans, backend=self.backend):
+            output, y, z = oscillator_tiles(below[-1], [cell], self.stiffness, *start, timespans=timespans)
             return output, (y[0], z[0])
         x, input_map = below[-1], self._input_map(layer, reverse)
         if self._skips(layer):

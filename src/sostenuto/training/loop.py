@@ -300,7 +300,9 @@ class Trainer:
 
 def _make_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    shared: dict[str, Any] = {"lr": config.learning_rate, "weight_decay": config.weight_decay}
+    # One pass over each weight instead of a dozen; torch has it for real numbers, and takes groups of them on a GPU.
+    fused = all(parameter.device.type == "cpu" and parameter.is_floating_point() for parameter in parameters)
+    shared: dict[str, Any] = {"lr": config.learning_rate, "weight_decay": config.weight_decay, "fused": fused or None}
     if config.optimizer == "sgd":
         return torch.optim.SGD(parameters, momentum=config.momentum, **shared)
     kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam

@@ -1,9 +1,11 @@
-"""Tensors as the rows of columns that compiled CPU scans read, and how columns are cut into blocks."""
+"""Tensors as the rows of columns that compiled CPU scans read, how columns are cut into blocks, and room for them."""
 
-from typing import Any
+from typing import Any, no_type_check
 
+import numpy as np
 import torch
 from jaxtyping import Float
+from numba import njit
 from torch import Tensor
 
 BLOCK_BYTES = 8192
@@ -12,6 +14,8 @@ FLUSH = 64
 """Steps summed in the working precision before they go into float64 sums."""
 OPTIONS: Any = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"contract"}}
 """How kernels are compiled: no interpreter, no checks, products and sums fused, kept on disk."""
+PAGE, STAGGER = 4096, 320
+"""Bytes after which the sets of the first cache come again, and those between the first sets of two arrays."""
 
 
 def rows(values: Float[Tensor, "T ..."], dtype: torch.dtype) -> Any:
@@ -41,3 +45,40 @@ def block_of(count: int, dtype: torch.dtype) -> int:
     most = BLOCK_BYTES // dtype.itemsize
     share = -(-count // max(torch.get_num_threads(), 1))
     return max(min(most, share), 64)
+
+
+@no_type_check
+@njit(**OPTIONS)
+def room(like, rows, columns, place):
+    """Give an array whose values are not set, from the start of a vector on.
+
+    Numbers 4096 bytes apart share a set of the first cache. Arrays of different ``place`` begin at different sets, or
+    what a step reads would by chance fall into the same ones, and take twice as long for the life of a process.
+    """
+    size = like.itemsize
+    memory = np.empty(rows * columns + PAGE // size, like.dtype)
+    first = (place * STAGGER - memory.ctypes.data) % PAGE // size
+    return memory[first : first + rows * columns].reshape(rows, columns)
+
+
+@no_type_check
+@njit(**OPTIONS)
+def tile_of(states, low, high, place):
+    """Copy the states of a tile, one row for each layer."""
+    L, H = states.shape[0], states.shape[2]
+    tile = room(states, L, (high - low) * H, place)
+    for layer in range(L):
+        tile[layer] = states[layer].reshape(-1)[low * H : high * H]
+    return tile
+
+
+@no_type_check
+@njit(**OPTIONS)
+def repeated_rows(vectors, R, place):
+    """Repeat a vector of each layer for every row of a tile."""
+    L, H = vectors.shape
+    result = room(vectors, L, R * H, place)
+    for layer in range(L):
+        for r in range(R):
+            result[layer, r * H : r * H + H] = vectors[layer]
+    return result

@@ -47,6 +47,31 @@ def padded(columns: int, dtype: torch.dtype) -> int:
 
 
 @no_type_check
+@njit(**_OPTIONS)
+def whole_vectors(columns, like):
+    """Count the numbers of whole vectors that hold ``columns``."""
+    lanes = VECTOR_BYTES // like.itemsize
+    return -(-columns // lanes) * lanes
+
+
+@no_type_check
+@njit(**_OPTIONS)
+def pack_into(matrix, packed):
+    """Lay a right factor out in panels, as `pack` does; ``packed`` must begin as zeros."""
+    depth, columns = matrix.shape
+    lanes = VECTOR_BYTES // packed.itemsize
+    panel, at, low = VECTORS * lanes, 0, 0
+    while low < columns:
+        width = min(panel, -(-(columns - low) // lanes) * lanes)
+        high = min(low + width, columns)
+        for k in range(depth):
+            for c in range(low, high):
+                packed[at + k * width + c - low] = matrix[k, c]
+        at += depth * width
+        low += width
+
+
+@no_type_check
 def _block(rows, vectors):
     """Make the inner kernel: rows × vectors of the result stay in registers while the depth runs."""
 

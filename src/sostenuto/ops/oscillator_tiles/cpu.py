@@ -1,0 +1,349 @@
+"""Layers of oscillators on the CPU: Numba, a tile of batch rows at a time through all layers and all of time.
+
+Rows of a batch do not know each other, in any layer, so a tile needs no other tile: one parallel call forward and one
+back, however many layers there are. A chunk of steps goes through all layers before the next one begins. Its drives are
+one product from packed panels; on the way back its gradients are multiplied while they are in the cache, and neither
+they nor those of the layers in between are ever written to memory.
+"""
+
+from typing import Any, NamedTuple, no_type_check
+
+from numba import njit
+
+from sostenuto.ops.columns.cpu import OPTIONS, repeated_rows, room, tile_of
+from sostenuto.ops.panel_product.cpu import multiply, multiply_rows, whole_vectors
+from sostenuto.ops.tanh.cpu import tanh
+
+CHUNK_ROWS = 128
+"""Rows, of all steps and batch rows of a tile, that are multiplied at once."""
+COLUMNS = 512
+"""Columns, units of all batch rows, that are scanned at once: what a step needs of them fits the first cache."""
+FLUSH_CHUNKS = 8
+"""Chunks whose gradients of a matrix are summed in the working precision before they go into float64 sums."""
+SPREAD = 16
+"""Numbers between the rows of a right factor: rows a power of two apart would share few sets of the first cache."""
+
+
+class Layers(NamedTuple):
+    """Weights of all layers as kernels read them, and what scales a step.
+
+    ``into`` has the packed Vᵀ of all layers one after the other, ``back`` the packed V; those of layer ℓ begin at
+    ``into_at[ℓ]`` and ``back_at[ℓ]``. ``masks`` (layer, batch row · unit) is empty where nothing is dropped, ``spans``
+    (time, batch row) where all are 1.
+    """
+
+    into: Any
+    into_at: Any
+    back: Any
+    back_at: Any
+    bias: Any
+    weight: Any
+    step: Any
+    masks: Any
+    spans: Any
+    alpha: Any
+
+
+@no_type_check
+@njit(**OPTIONS)
+def forward_tile(layers, u, u_step, u_row, channels, y, z, kept, risen, top, low, high):
+    """Run batch rows ``low`` to ``high`` through all layers; (y, z) become the last states.
+
+    ``kept`` (layer, time, column) takes the outputs of all layers but the top one, ``risen`` tanh of those layers that
+    keep it, the last ones; both may have no layer at all, where no way back is wanted.
+    """
+    L, H, T, R = y.shape[0], y.shape[2], top.shape[0], high - low
+    n, first = R * H, low * H
+    K = max(CHUNK_ROWS // R, 1)
+    wide, keeps = whole_vectors(H, top), kept.shape[0] + 1 == L
+    bottom, hidden = room(top, K * R, channels, 0), room(top, K, n, 1)
+    drive, unkept, forgotten = room(top, K * R, wide, 2), room(top, K, n, 3), room(top, K, n, 4)
+    w, g, b = repeated_rows(layers.weight, R, 5), repeated_rows(layers.step, R, 6), repeated_rows(layers.bias, R, 7)
+    y_now, z_now, g_now = tile_of(y, low, high, 8), tile_of(z, low, high, 9), room(top, 1, COLUMNS, 10)[0]
+    for start in range(0, T, K):
+        k = min(K, T - start)
+        _gather(u, u_step, u_row, start, k, low, R, bottom)
+        for layer in range(L):
+            _drive(layers, layer, bottom, hidden, drive, k * R, H)
+            out, out_at = top, (start, first)
+            if layer < L - 1:
+                out, out_at = (kept[layer], (start, first)) if keeps else (unkept, (0, 0))
+            rise, rise_at = forgotten, (0, 0)
+            if risen.shape[0] >= L - layer:
+                rise, rise_at = risen[layer - L + risen.shape[0]], (start, first)
+            for lo in range(0, n, COLUMNS):
+                hi = min(lo + COLUMNS, n)
+                _scan(drive, w[layer], g[layer], b[layer], layers, start, low, k, n, y_now[layer], z_now[layer], g_now,
+                      rise, rise_at, out, out_at, lo, hi)  # fmt: skip
+            if layer < L - 1:
+                _hand_up(out, out_at, k, n, layers.masks, layer, first, hidden)
+    for layer in range(L):
+        y[layer, low:high] = y_now[layer].reshape(R, H)
+        z[layer, low:high] = z_now[layer].reshape(R, H)
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _scan(drive, weight, step, bias, layers, start, low, k, columns, y, z, g_now, rise, rise_at, out, out_at, lo, hi):
+    """Step some columns through a chunk; ``rise`` and ``out`` are written from their own first row and column on."""
+    n, H, alpha, x = hi - lo, layers.weight.shape[1], layers.alpha, drive.reshape(-1)
+    w, b, y_now, z_now = weight[lo:hi], bias[lo:hi], y[lo:hi], z[lo:hi]
+    g = step[lo:hi] if layers.spans.shape[0] == 0 else g_now
+    for t in range(k):
+        if layers.spans.shape[0] > 0:
+            for i in range(n):
+                g[i] = step[lo + i] * layers.spans[start + t, low + (lo + i) // H]
+        x_t = x[t * columns + lo : t * columns + hi]
+        rise_t = rise[rise_at[0] + t, rise_at[1] + lo : rise_at[1] + hi]
+        out_t = out[out_at[0] + t, out_at[1] + lo : out_at[1] + hi]
+        for i in range(n):
+            y_i = y_now[i]
+            value = tanh(w[i] * y_i + (x_t[i] + b[i]))
+            z_i = z_now[i] - g[i] * (value + alpha * y_i)
+            y_i = y_i + g[i] * z_i
+            rise_t[i] = value
+            z_now[i] = z_i
+            y_now[i] = y_i
+            out_t[i] = y_i
+
+
+@no_type_check
+@njit(**OPTIONS)
+def backward_tile(
+    layers, u, u_step, u_row, channels, y, z, kept, risen, top, d_top, moves, y_bar, z_bar, d_u, d_matrix, d_vectors,
+    low, high,
+):  # fmt: skip
+    """Run the adjoint of batch rows ``low`` to ``high``; z has the last states, y the first.
+
+    ``y_bar`` and ``z_bar`` are the gradients of the last states and become those of the first. ``d_matrix`` (flat, the
+    transposed matrices of all layers one after the other) and ``d_vectors`` (layer, w g b, unit) are this tile's own.
+    """
+    L, H, T, R = y.shape[0], y.shape[2], top.shape[0], high - low
+    n, first, last = R * H, low * H, high * H
+    K = max(CHUNK_ROWS // R, 1)
+    wide, narrow = whole_vectors(H, top), whole_vectors(channels, top)
+    bottom, hidden, drive = room(top, K * R, channels, 0), room(top, K, n, 1), room(top, K * R, wide, 2)
+    rise, x_bar, d_hidden = room(top, K, n, 3), room(top, K, n, 4), room(top, K, n, 5)
+    spread, d_below = room(top, K * R, wide + SPREAD, 0), room(top, K * R, max(wide, narrow), 1).reshape(-1)
+    totals = room(top, channels + (L - 1) * H, wide, 2).reshape(-1)
+    w_sums, g_sums, b_sums = room(top, L, n, 6), room(top, L, n, 7), room(top, L, n, 8)
+    spread[:], totals[:], w_sums[:], g_sums[:], b_sums[:] = 0, 0, 0, 0, 0
+    w, g, b = repeated_rows(layers.weight, R, 9), repeated_rows(layers.step, R, 10), repeated_rows(layers.bias, R, 11)
+    z_now, y_bars, z_bars = tile_of(z, low, high, 12), tile_of(y_bar, low, high, 13), tile_of(z_bar, low, high, 14)
+    span, g_now = room(top, 1, COLUMNS, 15)[0], room(top, 1, COLUMNS, 11)[0]
+    span[:] = 1
+    chunks = -(-T // K)
+    for chunk in range(chunks):
+        start = (chunks - 1 - chunk) * K
+        k = min(K, T - start)
+        flushes = chunk % FLUSH_CHUNKS == FLUSH_CHUNKS - 1 or chunk == chunks - 1
+        _gather(u, u_step, u_row, start, k, low, R, bottom)
+        for layer in range(L - 1, -1, -1):
+            out = top if layer == L - 1 else kept[layer]
+            before = y[layer].reshape(-1)[first:last] if start == 0 else out[start - 1, first:last]
+            if layer > 0:
+                _hand_up(kept[layer - 1], (start, first), k, n, layers.masks, layer - 1, first, hidden)
+            place = layer - L + risen.shape[0]
+            if place >= 0:
+                value, value_at = risen[place], (start, first)
+            else:
+                _drive(layers, layer, bottom, hidden, drive, k * R, H)
+                _rise(drive.reshape(-1), w[layer], b[layer], before, out, (start, first), k, rise)
+                value, value_at = rise, (0, 0)
+            d_out, d_at, pace = d_hidden, (0, 0), 1
+            if layer == L - 1:
+                d_out, d_at, pace = d_top, (start * moves, first), moves
+            for lo in range(0, n, COLUMNS):
+                hi = min(lo + COLUMNS, n)
+                _adjoint(value, value_at, w[layer], g[layer], layers, start, low, k, before, out, (start, first), d_out,
+                         d_at, pace, z_now[layer], y_bars[layer], z_bars[layer], w_sums[layer], g_sums[layer],
+                         b_sums[layer], span, g_now, x_bar, lo, hi)  # fmt: skip
+            _spread(x_bar.reshape(-1), k * R, H, spread)
+            _sum_products(layer, bottom, hidden, spread, totals, d_matrix, k * R, wide, H, flushes)
+            if flushes:
+                for part, sums in enumerate((w_sums[layer], g_sums[layer], b_sums[layer])):
+                    _sum_vectors(sums, d_vectors[layer, part])
+            if layer > 0:
+                _hand_down(layers, layer, x_bar, d_below, k * R, wide)
+                _receive(d_below, wide, layers.masks, layer - 1, low, R, k, H, d_hidden)
+            elif d_u.shape[0] > 0:
+                _hand_down(layers, layer, x_bar, d_below, k * R, narrow)
+                _scatter(d_below, narrow, d_u, start, k, low, R, channels)
+    for layer in range(L):
+        y_bar[layer, low:high] = y_bars[layer].reshape(R, H)
+        z_bar[layer, low:high] = z_bars[layer].reshape(R, H)
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _adjoint(
+    rise, rise_at, weight, step, layers, start, low, k, before, out, out_at, d_out, d_at, pace, z_now, y_bars, z_bars,
+    w_sums, g_sums, b_sums, span, g_now, x_bar, lo, hi,
+):  # fmt: skip
+    """Step some columns back through a chunk; arrays are read from their own first row and column on."""
+    n, H, alpha = hi - lo, layers.weight.shape[1], layers.alpha
+    one = out.dtype.type(1.0)
+    w, z, y_bar, z_bar = weight[lo:hi], z_now[lo:hi], y_bars[lo:hi], z_bars[lo:hi]
+    w_sum, g_sum, b_sum = w_sums[lo:hi], g_sums[lo:hi], b_sums[lo:hi]
+    g = step[lo:hi] if layers.spans.shape[0] == 0 else g_now
+    for t in range(k - 1, -1, -1):
+        if layers.spans.shape[0] > 0:
+            for i in range(n):
+                span[i] = layers.spans[start + t, low + (lo + i) // H]
+                g[i] = step[lo + i] * span[i]
+        y_t = out[out_at[0] + t - 1, out_at[1] + lo : out_at[1] + hi] if t > 0 else before[lo:hi]
+        rise_t = rise[rise_at[0] + t, rise_at[1] + lo : rise_at[1] + hi]
+        out_bar = d_out[d_at[0] + t * pace, d_at[1] + lo : d_at[1] + hi]
+        x_bar_t = x_bar[t, lo:hi]
+        for i in range(n):
+            y_i, value = y_t[i], rise_t[i]
+            force = value + alpha * y_i
+            y_b = y_bar[i] + out_bar[i]
+            z_b = z_bar[i] + g[i] * y_b
+            x_b = (g[i] * z_b) * (value * value - one)
+            x_bar_t[i] = x_b
+            w_sum[i] += x_b * y_i
+            b_sum[i] += x_b
+            g_sum[i] += span[i] * (y_b * z[i] - z_b * force)
+            z[i] += g[i] * force
+            y_bar[i] = y_b + w[i] * x_b - g[i] * alpha * z_b
+            z_bar[i] = z_b
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _gather(u, u_step, u_row, start, k, low, R, bottom):
+    """Copy the input of a chunk, row by row."""
+    channels = bottom.shape[1]
+    for t in range(k):
+        for r in range(R):
+            at = (start + t) * u_step + (low + r) * u_row
+            source, target = u[at : at + channels], bottom[t * R + r]
+            for c in range(channels):
+                target[c] = source[c]
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _scatter(d_below, wide, d_u, start, k, low, R, channels):
+    """Write the gradient of a chunk's input."""
+    for t in range(k):
+        row = d_u[start + t]
+        for r in range(R):
+            at = (t * R + r) * wide
+            row[(low + r) * channels : (low + r + 1) * channels] = d_below[at : at + channels]
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _hand_up(out, out_at, k, n, masks, layer, first, hidden):
+    """Copy a layer's outputs for the layer above, without what is dropped."""
+    for t in range(k):
+        row, target = out[out_at[0] + t, out_at[1] : out_at[1] + n], hidden[t]
+        if masks.shape[0] > 0:
+            mask = masks[layer, first : first + n]
+            for i in range(n):
+                target[i] = row[i] * mask[i]
+        else:
+            target[:] = row
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _receive(d_below, wide, masks, layer, low, R, k, H, d_hidden):
+    """Take the gradient of a layer's outputs from above, without what was dropped."""
+    for t in range(k):
+        for r in range(R):
+            row, target = d_below[(t * R + r) * wide : (t * R + r) * wide + H], d_hidden[t, r * H : (r + 1) * H]
+            if masks.shape[0] > 0:
+                mask = masks[layer, (low + r) * H : (low + r + 1) * H]
+                for i in range(H):
+                    target[i] = row[i] * mask[i]
+            else:
+                target[:] = row
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _compact(padded, rows, columns):
+    """Close the gaps that whole vectors leave behind each row."""
+    flat, wide = padded.reshape(-1), padded.shape[1]
+    if wide != columns:
+        for row in range(1, rows):
+            for c in range(columns):
+                flat[row * columns + c] = flat[row * wide + c]
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _drive(layers, layer, bottom, hidden, drive, rows, H):
+    """Multiply what lies below a layer; the bias is still to be added."""
+    size = drive.itemsize
+    below, depth = (bottom.ctypes.data, bottom.shape[1]) if layer == 0 else (hidden.ctypes.data, H)
+    packed = layers.into.ctypes.data + layers.into_at[layer] * size
+    wide = drive.shape[1] * size
+    multiply(drive.dtype.type(0.0), below, depth * size, size, rows, packed, depth, drive.ctypes.data, wide, depth,
+             False)  # fmt: skip
+    _compact(drive, rows, H)
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _rise(drive, w, b, before, out, out_at, k, rise):
+    """Compute tanh again from the drive and the outputs."""
+    n = rise.shape[1]
+    for t in range(k):
+        y_t = out[out_at[0] + t - 1, out_at[1] : out_at[1] + n] if t > 0 else before
+        x_t, rise_t = drive[t * n : (t + 1) * n], rise[t]
+        for i in range(n):
+            rise_t[i] = tanh(w[i] * y_t[i] + (x_t[i] + b[i]))
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _sum_products(layer, bottom, hidden, spread, totals, d_matrix, rows, wide, H, flushes):
+    """Add (what lies below)ᵀ · x̄ to a layer's sums."""
+    size, channels = spread.itemsize, bottom.shape[1]
+    if layer == 0:
+        below, depth, at = bottom.ctypes.data, channels, 0
+    else:
+        below, depth, at = hidden.ctypes.data, H, (channels + (layer - 1) * H) * wide
+    multiply_rows(
+        spread.dtype.type(0.0), below, size, depth * size, depth, spread.ctypes.data, spread.shape[1] * size,
+        totals.ctypes.data + at * size, wide * size, rows, True,
+    )  # fmt: skip
+    if flushes:
+        part, whole = totals[at : at + depth * wide], d_matrix[at : at + depth * wide]
+        for i in range(depth * wide):
+            whole[i] += part[i]
+            part[i] = 0
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _sum_vectors(sums, d_vector):
+    H = len(d_vector)
+    for r in range(len(sums) // H):
+        for c in range(H):
+            d_vector[c] += sums[r * H + c]
+    sums[:] = 0
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _hand_down(layers, layer, x_bar, d_below, rows, wide):
+    """Multiply x̄ by V, for the gradient of what lies below; rows of the result are whole vectors."""
+    size, H = x_bar.itemsize, layers.weight.shape[1]
+    packed = layers.back.ctypes.data + layers.back_at[layer] * size
+    multiply(x_bar.dtype.type(0.0), x_bar.ctypes.data, H * size, size, rows, packed, H, d_below.ctypes.data,
+             wide * size, H, False)  # fmt: skip
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _spread(flat, rows, H, spread):
+    """Lay rows out apart from each other."""
+    for row in range(rows):
+        source, target = flat[row * H : (row + 1) * H], spread[row]
+        for c in range(H):
+            target[c] = source[c]

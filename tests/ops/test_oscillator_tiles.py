@@ -1,0 +1,167 @@
+"""The layers run tile by tile equal the layers run one by one, forward and every gradient."""
+
+import pytest
+import torch
+
+from sostenuto.nn import UnICORNN
+from sostenuto.ops.oscillator_stack.autograd import stored_stack
+from sostenuto.ops.oscillator_stack.cell import Cell
+from sostenuto.ops.oscillator_tiles import oscillator_tiles, takes_tiles
+
+TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5}
+SHAPES = [
+    # T, B, F, H, L: a step, odd widths, one thread's tile, several tiles, chunks that end early
+    (1, 2, 1, 3, 1),
+    (37, 5, 3, 7, 3),
+    (63, 6, 20, 16, 2),
+    (40, 33, 9, 24, 3),
+    (300, 2, 70, 5, 2),
+]
+
+
+def case(*shape, dtype=torch.float64, bias=True, masks=True, spans=False):
+    steps, batch, channels, units, layers = shape
+    torch.manual_seed(steps + batch)
+    cells = []
+    for layer in range(layers):
+        fan_in = units if layer else channels
+        drawn = [torch.randn(units, fan_in, dtype=dtype) / fan_in**0.5, torch.randn(units, dtype=dtype)]
+        drawn += [torch.rand(units, dtype=dtype), 0.3 * torch.rand(units, dtype=dtype)]
+        matrix, shift, weight, step = (one.requires_grad_() for one in drawn)
+        mask = (torch.rand(1, batch, units) > 0.2).to(dtype) / 0.8 if masks and layer < layers - 1 else None
+        cells.append(Cell(matrix, shift if bias else None, None, weight, step, mask))
+    x = torch.randn(steps, batch, channels, dtype=dtype, requires_grad=True)
+    y, z = (torch.randn(layers, batch, units, dtype=dtype, requires_grad=True) for _ in range(2))
+    timespans = torch.rand(steps, batch, dtype=dtype).round(decimals=1) if spans else None
+    return x, cells, y, z, timespans
+
+
+def leaves_of(x, cells, y, z):
+    named = [(name, field) for cell in cells for name, field in zip(Cell._fields, cell, strict=True)]
+    return [x, y, z, *(field for name, field in named if field is not None and name != "mask")]
+
+
+def assert_near(found, expected, dtype):
+    for one, other in zip(found, expected, strict=True):
+        assert one.shape == other.shape
+        assert (one - other).abs().max() <= TOLERANCE[dtype] * other.abs().max().clamp(min=1e-30)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("spans", [False, True])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_equals_the_layers_one_by_one(shape, spans, dtype):
+    x, cells, y, z, timespans = case(*shape, dtype=dtype, spans=spans)
+    expected = stored_stack(x, cells, 0.7, y, z, timespans=timespans, backend="reference")
+    found = oscillator_tiles(x, cells, 0.7, y, z, timespans=timespans)
+    assert_near(found, expected, dtype)
+    arriving = [torch.randn_like(one) for one in expected]
+    leaves = leaves_of(x, cells, y, z)
+    assert_near(torch.autograd.grad(found, leaves, arriving), torch.autograd.grad(expected, leaves, arriving), dtype)
+
+
+@pytest.mark.parametrize("pick", ["the sum of all outputs", "the last output", "the last state of the lowest layer"])
+def test_equals_whatever_the_loss_reads(pick):
+    x, cells, y, z, _ = case(40, 33, 9, 24, 3, bias=False, masks=False)
+    gradients = []
+    for run in (oscillator_tiles, stored_stack):
+        outputs, _, last = run(x, cells, 0.7, y, z)
+        loss = {"the sum of all outputs": outputs.sum(), "the last output": outputs[-1].square().sum()}
+        root = loss.get(pick, last[0].square().sum())
+        gradients.append(torch.autograd.grad(root, leaves_of(x, cells, y, z), materialize_grads=True))
+    for one, other in zip(*gradients, strict=True):
+        assert (one - other).abs().max() <= 1e-12 * other.abs().max().clamp(min=1e-30)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_does_not_depend_on_the_number_of_threads(threads):
+    x, cells, y, z, _ = case(63, 6, 20, 16, 2)
+    before = torch.get_num_threads()
+    expected = stored_stack(x, cells, 0.7, y, z)
+    try:
+        torch.set_num_threads(threads)
+        found = oscillator_tiles(x, cells, 0.7, y, z)
+        gradients = torch.autograd.grad(found[0].square().sum(), leaves_of(x, cells, y, z))
+    finally:
+        torch.set_num_threads(before)
+    assert_near(found, expected, torch.float64)
+    wanted = torch.autograd.grad(expected[0].square().sum(), leaves_of(x, cells, y, z))
+    assert_near(gradients, wanted, torch.float64)
+
+
+def test_reads_no_memory_that_nobody_wrote(deterministic):
+    x, cells, y, z, _ = case(300, 33, 20, 24, 3, dtype=torch.float32)
+    outputs, *ends = oscillator_tiles(x, cells, 0.7, y, z)
+    found = torch.autograd.grad(outputs.square().sum(), leaves_of(x, cells, y, z))
+    assert all(bool(one.isfinite().all()) for one in (outputs, *ends, *found))
+
+
+@pytest.fixture
+def deterministic():
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+def test_takes_an_input_of_any_layout():
+    x, cells, y, z, _ = case(40, 33, 9, 24, 1)
+    batch_first = x.detach().transpose(0, 1).contiguous().transpose(0, 1)
+    channels_first = x.detach().permute(2, 0, 1).contiguous().permute(1, 2, 0)
+    expected = oscillator_tiles(x, cells, 0.7, y, z)
+    for other in (batch_first, channels_first, x.detach()[:, :1].expand(-1, 33, -1)):
+        found = oscillator_tiles(other, cells, 0.7, y, z)
+        again = oscillator_tiles(other.contiguous(), cells, 0.7, y, z)
+        assert torch.equal(found[0], again[0])
+    assert torch.equal(oscillator_tiles(batch_first, cells, 0.7, y, z)[0], expected[0])
+
+
+def test_keeps_nothing_where_no_gradient_is_wanted():
+    x, cells, y, z, _ = case(40, 33, 9, 24, 3)
+    expected = oscillator_tiles(x, cells, 0.7, y, z)
+    with torch.no_grad():
+        found = oscillator_tiles(x, cells, 0.7, y, z)
+    assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+    assert found[0].grad_fn is None
+
+
+def test_its_gradient_can_be_differentiated_again():
+    x, cells, y, z, _ = case(9, 2, 2, 3, 2)
+    leaves = leaves_of(x, cells, y, z)
+    second = []
+    for run in (oscillator_tiles, stored_stack):
+        outputs = run(x, cells, 0.7, y, z)[0]
+        first = torch.autograd.grad(outputs.square().sum(), leaves, create_graph=True)
+        second.append(torch.autograd.grad(sum(g.square().sum() for g in first), leaves))
+    assert_near(*second, torch.float64)
+
+
+def test_is_taken_where_every_thread_has_work():
+    x, cells, y, z, _ = case(300, 6, 2, 3, 1)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        assert takes_tiles(x, cells, y, z)
+        assert not takes_tiles(x, cells, y, z, backend="reference")
+        assert not takes_tiles(x[:, :1], cells, y[:, :1], z[:, :1])
+        assert not takes_tiles(x[:9], cells, y, z)
+        assert not takes_tiles(x, cells, y, z, timespans=torch.ones(300, 6, dtype=x.dtype, requires_grad=True))
+        with torch.autocast("cpu", torch.bfloat16):
+            assert not takes_tiles(x, cells, y, z)
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("options", [{}, {"bidirectional": True}, {"skip": 2}, {"bias": False}, {"positive": True}])
+def test_the_layer_is_the_same_with_and_without(options, monkeypatch):
+    torch.manual_seed(0)
+    layer = UnICORNN(3, 8, 3, dropout=0.3, dtype=torch.float64, **options)
+    x = torch.randn(70, 4, 3, dtype=torch.float64)
+    results = []
+    for tiles in (True, False):
+        if not tiles:
+            monkeypatch.setattr("sostenuto.nn.unicornn.takes_tiles", lambda *_, **__: False)
+        torch.manual_seed(1)
+        output, state = layer(x)
+        gradients = torch.autograd.grad(output.square().sum() + state[1].sum(), list(layer.parameters()))
+        results.append([output, *state, *gradients])
+    assert_near(*results, torch.float64)
