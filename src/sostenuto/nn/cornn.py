@@ -1,5 +1,7 @@
 """The coupled oscillatory RNN: damped oscillators that drive each other (Rusch and Mishra 2021)."""
 
+from typing import Any
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -104,8 +106,9 @@ class CoRNN(DenseLayer):
         """Give coefficients between y and z, and (W, W̃) side by side."""
         weight = self._weights(layer, reverse)
         step, old, new = self.step_size, *self._damping(self.step_size)
-        linear = [[1 - step * step * new * self.gamma, step * new * old], [-step * new * self.gamma, new * old]]
-        return DenseMap(weight, weight.new_tensor(linear), weight.new_tensor([step * step * new, step * new]))
+        linear = (1 - step * step * new * self.gamma, step * new * old, -step * new * self.gamma, new * old)
+        forced = (step * step * new, step * new)
+        return DenseMap(weight, _constants(weight, *linear).view(2, 2), _constants(weight, *forced))
 
     def sector(self, layer: int = 0, *, reverse: bool = False) -> Sector | str:
         """Give A = [[0, I], [−γI, −εI]], B = [0; I] and (W, W̃)."""
@@ -149,3 +152,8 @@ class CoRNN(DenseLayer):
 
     def _weights(self, layer: int, reverse: bool) -> Tensor:
         return torch.cat([self.weight("weight_hh", layer, reverse), self.weight("weight_zh", layer, reverse)], dim=1)
+
+
+def _constants(like: Tensor, *values: Any) -> Float[Tensor, " n"]:
+    """Write numbers on the device itself: a copy from the host cannot be recorded in a CUDA graph."""
+    return torch.stack([like.new_full((), float(value)) for value in values])
