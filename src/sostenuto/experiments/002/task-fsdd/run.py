@@ -4,7 +4,7 @@ from sostenuto.experiments import Settings, Workbench
 from sostenuto.experiments.tasks.contest import compete
 from sostenuto.experiments.tasks.long_data import cut, leveled, wave_stand_in
 
-NAMES = {"unicornn": "UnICORNN, layers of 128", "lstm": "LSTM, 128 units"}
+NAMES = {"unicornn": "UnICORNN", "lstm": "LSTM, 128 units"}
 
 
 def run(settings: Settings, bench: Workbench) -> None:
