@@ -31,6 +31,8 @@ _COLUMN = re.compile(rf"({'|'.join(COLUMNS[1:])}) (\d+(?:\.\d+)?)")
 def accuracies(settings: Settings, bench: Workbench) -> Rows:
     """Run every column on every set; the first ``network_sets`` sets have the trained networks too.
 
+    On sets named in ``thinned`` every second value of each axis of the two large grids is tried.
+
     One cell for each set and column (and size of network), the kernels of the largest sets first. What the other of the
     two tables has computed with the same settings is taken over.
     """
@@ -67,9 +69,10 @@ def accuracies(settings: Settings, bench: Workbench) -> Rows:
 
 
 def _kernel_cell(settings: Settings, bench: Workbench, name: str, dataset: Dataset, column: str) -> dict[str, Any]:
-    needed = {key: settings[key] for key in ("folds", "every", "most_train", "most_test")} | {"rules": list(RULES)}
-    measure = partial(kernel_accuracy, dataset, column, folds=settings.folds, every=settings.every, seed=bench.seed)
-    return _shared_cell(bench, f"{name}/{column.lower()}", measure, needed)
+    every = 2 * settings.every if name in settings.thinned else settings.every
+    needed = {key: settings[key] for key in ("folds", "most_train", "most_test")} | {"every": every}
+    measure = partial(kernel_accuracy, dataset, column, folds=settings.folds, every=every, seed=bench.seed)
+    return _shared_cell(bench, f"{name}/{column.lower()}", measure, needed | {"rules": list(RULES)})
 
 
 def _sizes(settings: Settings) -> list[tuple[int, int]]:
