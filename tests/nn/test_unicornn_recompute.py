@@ -165,11 +165,14 @@ def saddle(chunk):
     return store, recompute, torch.randn(4000, 2, 1)
 
 
+@pytest.mark.parametrize("tiles", [True, False])
 @pytest.mark.parametrize("chunk", [None, 500, 4000])
-def test_a_saddle_gives_the_right_gradient(chunk, monkeypatch):
+def test_a_saddle_gives_the_right_gradient(chunk, tiles, monkeypatch):
     # both compute the drive by one product, so that they start from the same bits
     monkeypatch.setattr("sostenuto.ops.oscillator_scan.driven.FUSED_CHANNELS", 0)
-    monkeypatch.setattr("sostenuto.nn.unicornn.takes_tiles", lambda *_, **__: False)
+    if not tiles:
+        for place in ("sostenuto.nn.unicornn.takes_tiles", "sostenuto.ops.oscillator_tiles.takes_tiles"):
+            monkeypatch.setattr(place, lambda *_, **__: False)
     store, recompute, x = saddle(chunk)
     gradients = []
     for layer in (store, recompute):

@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sostenuto.checks import check_choice
+from sostenuto.ops.time_max import time_max
 from sostenuto.types import Lengths
 
 Readout = Literal["last", "mean", "max"]
@@ -33,11 +34,11 @@ def pool(
     if readout == "last":
         return _last(states, lengths, bidirectional)
     if lengths is None:
-        return states.mean(1) if readout == "mean" else states.amax(1)
+        return states.mean(1) if readout == "mean" else time_max(states)
     outside = torch.arange(states.shape[1], device=states.device)[None, :, None] >= lengths[:, None, None]
     if readout == "mean":
         return states.masked_fill(outside, 0.0).sum(1) / lengths[:, None]
-    return states.masked_fill(outside, -torch.inf).amax(1)
+    return time_max(states.masked_fill(outside, -torch.inf))
 
 
 def _last(states: Tensor, lengths: Tensor | None, bidirectional: bool) -> Tensor:

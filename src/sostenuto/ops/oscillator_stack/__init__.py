@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -65,6 +66,9 @@ def oscillator_stack(
         outputs, y, z = stored_stack(x, cells, stiffness, y, z, skip=skip, timespans=timespans, backend=backend)
         return StackResult(outputs, y, z, None)
     plan = _plan(x.shape[0], len(cells), stiffness, y, skip=skip, backend=backend, chunk=chunk)
+    from sostenuto.ops.oscillator_tiles import takes_tiles  # which knows this package's cells
+
+    plan = replace(plan, tiles=takes_tiles(x, cells, y, z, timespans=timespans, backend=backend))
     tensors = [field for cell in cells for field in cell]
     found: Any = OscillatorStack.apply(plan, timespans, x, y, z, *tensors)
     outputs, y, z = found

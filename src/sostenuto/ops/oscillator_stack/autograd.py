@@ -33,6 +33,11 @@ class OscillatorStack(torch.autograd.Function):
         )  # at once: between large buffers small ones hold much memory
         kept[0, 0], kept[0, 1] = y, z
         outputs = y.new_empty((*x.shape[:2], y.shape[-1]))
+        if plan.tiles:
+            from sostenuto.ops.oscillator_retrace import advance_chunks
+
+            advance_chunks(x.to(y.dtype), cells, plan, timespans, kept, outputs)
+            borders = []
         for index, (start, stop) in enumerate(borders):
             states = kept[index, 0], kept[index, 1]
             for low, high in plan.pieces(start, stop, outputs[0].nbytes):
@@ -51,6 +56,10 @@ class OscillatorStack(torch.autograd.Function):
         with torch.autocast(**ctx.autocast):
             if torch.is_grad_enabled():
                 found = _recorded(ctx.plan, timespans, (x, y, z, *tensors), arriving)
+            elif ctx.plan.tiles:
+                found = _swept_by_tiles(
+                    ctx.plan, timespans, x, _cells(tensors), kept, arriving, ctx.needs_input_grad[2]
+                )
             else:
                 states = [(pair[0], pair[1]) for pair in kept]
                 found = _swept(ctx.plan, timespans, x, _cells(tensors), states, arriving, ctx.needs_input_grad[2])
@@ -84,6 +93,24 @@ def _swept(
     weights = [gradient for total, cell in zip(sums, cells, strict=True) for gradient in total.of(cell)]
     y_bar, z_bar = (torch.stack(parts) for parts in zip(*bars, strict=True))
     return [d_x, y_bar, z_bar, *weights]
+
+
+def _swept_by_tiles(
+    plan: Plan,
+    timespans: Tensor | None,
+    x: Tensor,
+    cells: list[Cell],
+    kept: Tensor,
+    arriving: Sequence[Tensor | None],
+    input_gradient: bool,
+) -> list[Tensor | None]:
+    from sostenuto.ops.oscillator_retrace import sweep_back
+
+    found = sweep_back(x.to(kept.dtype), cells, plan, timespans, kept, arriving, input_gradient)
+    listed: list[Tensor | None] = [None if found.x is None else found.x.to(x.dtype), found.y, found.z]
+    for layer, matrix in enumerate(found.matrices):
+        listed += [matrix, found.bias[layer], None, found.weight[layer], found.step[layer], None]
+    return listed
 
 
 def stored_stack(

@@ -58,13 +58,14 @@ class Drift:
 
 @dataclass(frozen=True)
 class Plan:
-    """How a stack is swept: constants of the scan, the chunk length, the backend, and the record of drift."""
+    """How a stack is swept: constants of the scan, the chunk length, the backend, the record of drift, and by what."""
 
     stiffness: float
     skip: int
     chunk: int
     backend: str
     drift: Drift = field(compare=False)
+    tiles: bool = False
 
     def borders(self, T: int) -> list[tuple[int, int]]:
         """List the chunks (start, stop) of T steps, of nearly one length.

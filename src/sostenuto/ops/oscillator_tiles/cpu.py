@@ -49,34 +49,39 @@ class Layers(NamedTuple):
 def forward_tile(layers, u, u_step, u_row, channels, y, z, kept, risen, top, low, high):
     """Run batch rows ``low`` to ``high`` through all layers; (y, z) become the last states.
 
-    ``kept`` (layer, time, column) takes the outputs of all layers but the top one, ``risen`` tanh of those layers that
-    keep it, the last ones; both may have no layer at all, where no way back is wanted.
+    ``kept`` (layer, time, column) takes the outputs of all layers but the top one, ``risen`` tanh of all;
+    both have no layer where no way back is wanted.
     """
     L, H, T, R = y.shape[0], y.shape[2], top.shape[0], high - low
     n, first = R * H, low * H
+    a = 0 * low  # the first place; if it were known when compiling, room would be compiled for every place
     K = max(CHUNK_ROWS // R, 1)
     wide, keeps = whole_vectors(H, top), kept.shape[0] + 1 == L
-    bottom, hidden = room(top, K * R, channels, 0), room(top, K, n, 1)
-    drive, unkept, forgotten = room(top, K * R, wide, 2), room(top, K, n, 3), room(top, K, n, 4)
-    w, g, b = repeated_rows(layers.weight, R, 5), repeated_rows(layers.step, R, 6), repeated_rows(layers.bias, R, 7)
-    y_now, z_now, g_now = tile_of(y, low, high, 8), tile_of(z, low, high, 9), room(top, 1, COLUMNS, 10)[0]
+    bottom, hidden = room(top, K * R, channels, a), room(top, K, n, a + 1)
+    drive, unkept, forgotten = room(top, K * R, wide, a + 2), room(top, K, n, a + 3), room(top, K, n, a + 4)
+    w, g, b = (
+        repeated_rows(layers.weight, R, a + 5),
+        repeated_rows(layers.step, R, a + 6),
+        repeated_rows(layers.bias, R, a + 7),
+    )
+    y_now, z_now, g_now = tile_of(y, low, high, a + 8), tile_of(z, low, high, a + 9), room(top, 1, COLUMNS, a + 10)[0]
     for start in range(0, T, K):
         k = min(K, T - start)
-        _gather(u, u_step, u_row, start, k, low, R, bottom)
+        gather_chunk(u, u_step, u_row, start, k, low, R, bottom)
         for layer in range(L):
-            _drive(layers, layer, bottom, hidden, drive, k * R, H)
+            drive_chunk(layers, layer, bottom, hidden, drive, k * R, H)
             out, out_at = top, (start, first)
             if layer < L - 1:
                 out, out_at = (kept[layer], (start, first)) if keeps else (unkept, (0, 0))
             rise, rise_at = forgotten, (0, 0)
-            if risen.shape[0] >= L - layer:
-                rise, rise_at = risen[layer - L + risen.shape[0]], (start, first)
+            if risen.shape[0] > 0:
+                rise, rise_at = risen[layer], (start, first)
             for lo in range(0, n, COLUMNS):
                 hi = min(lo + COLUMNS, n)
                 _scan(drive, w[layer], g[layer], b[layer], layers, start, low, k, n, y_now[layer], z_now[layer], g_now,
                       rise, rise_at, out, out_at, lo, hi)  # fmt: skip
             if layer < L - 1:
-                _hand_up(out, out_at, k, n, layers.masks, layer, first, hidden)
+                hand_up(out, out_at, k, n, layers.masks, layer, first, hidden)
     for layer in range(L):
         y[layer, low:high] = y_now[layer].reshape(R, H)
         z[layer, low:high] = z_now[layer].reshape(R, H)
@@ -120,44 +125,42 @@ def backward_tile(
     """
     L, H, T, R = y.shape[0], y.shape[2], top.shape[0], high - low
     n, first, last = R * H, low * H, high * H
+    a = 0 * low  # the first place; if it were known when compiling, room would be compiled for every place
     K = max(CHUNK_ROWS // R, 1)
     wide, narrow = whole_vectors(H, top), whole_vectors(channels, top)
-    bottom, hidden, drive = room(top, K * R, channels, 0), room(top, K, n, 1), room(top, K * R, wide, 2)
-    rise, x_bar, d_hidden = room(top, K, n, 3), room(top, K, n, 4), room(top, K, n, 5)
-    spread, d_below = room(top, K * R, wide + SPREAD, 0), room(top, K * R, max(wide, narrow), 1).reshape(-1)
-    totals = room(top, channels + (L - 1) * H, wide, 2).reshape(-1)
-    w_sums, g_sums, b_sums = room(top, L, n, 6), room(top, L, n, 7), room(top, L, n, 8)
+    bottom, hidden = room(top, K * R, channels, a), room(top, K, n, a + 1)
+    x_bar, d_hidden = room(top, K, n, a + 3), room(top, K, n, a + 4)
+    spread, d_below = room(top, K * R, wide + SPREAD, a), room(top, K * R, max(wide, narrow), a + 1).reshape(-1)
+    totals = room(top, channels + (L - 1) * H, wide, a + 2).reshape(-1)
+    w_sums, g_sums, b_sums = room(top, L, n, a + 6), room(top, L, n, a + 7), room(top, L, n, a + 8)
     spread[:], totals[:], w_sums[:], g_sums[:], b_sums[:] = 0, 0, 0, 0, 0
-    w, g, b = repeated_rows(layers.weight, R, 9), repeated_rows(layers.step, R, 10), repeated_rows(layers.bias, R, 11)
-    z_now, y_bars, z_bars = tile_of(z, low, high, 12), tile_of(y_bar, low, high, 13), tile_of(z_bar, low, high, 14)
-    span, g_now = room(top, 1, COLUMNS, 15)[0], room(top, 1, COLUMNS, 11)[0]
+    w, g = repeated_rows(layers.weight, R, a + 9), repeated_rows(layers.step, R, a + 10)
+    z_now, y_bars, z_bars = (
+        tile_of(z, low, high, a + 12),
+        tile_of(y_bar, low, high, a + 13),
+        tile_of(z_bar, low, high, a + 14),
+    )
+    span, g_now = room(top, 1, COLUMNS, a + 15)[0], room(top, 1, COLUMNS, a + 11)[0]
     span[:] = 1
     chunks = -(-T // K)
     for chunk in range(chunks):
         start = (chunks - 1 - chunk) * K
         k = min(K, T - start)
         flushes = chunk % FLUSH_CHUNKS == FLUSH_CHUNKS - 1 or chunk == chunks - 1
-        _gather(u, u_step, u_row, start, k, low, R, bottom)
+        gather_chunk(u, u_step, u_row, start, k, low, R, bottom)
         for layer in range(L - 1, -1, -1):
             out = top if layer == L - 1 else kept[layer]
             before = y[layer].reshape(-1)[first:last] if start == 0 else out[start - 1, first:last]
             if layer > 0:
-                _hand_up(kept[layer - 1], (start, first), k, n, layers.masks, layer - 1, first, hidden)
-            place = layer - L + risen.shape[0]
-            if place >= 0:
-                value, value_at = risen[place], (start, first)
-            else:
-                _drive(layers, layer, bottom, hidden, drive, k * R, H)
-                _rise(drive.reshape(-1), w[layer], b[layer], before, out, (start, first), k, rise)
-                value, value_at = rise, (0, 0)
+                hand_up(kept[layer - 1], (start, first), k, n, layers.masks, layer - 1, first, hidden)
             d_out, d_at, pace = d_hidden, (0, 0), 1
             if layer == L - 1:
                 d_out, d_at, pace = d_top, (start * moves, first), moves
             for lo in range(0, n, COLUMNS):
                 hi = min(lo + COLUMNS, n)
-                _adjoint(value, value_at, w[layer], g[layer], layers, start, low, k, before, out, (start, first), d_out,
-                         d_at, pace, z_now[layer], y_bars[layer], z_bars[layer], w_sums[layer], g_sums[layer],
-                         b_sums[layer], span, g_now, x_bar, lo, hi)  # fmt: skip
+                _adjoint(risen[layer], w[layer], g[layer], layers, start, low, k, before, out, first, d_out, d_at, pace,
+                         z_now[layer], y_bars[layer], z_bars[layer], w_sums[layer], g_sums[layer], b_sums[layer],
+                         span, g_now, x_bar, lo, hi)  # fmt: skip
             _spread(x_bar.reshape(-1), k * R, H, spread)
             _sum_products(layer, bottom, hidden, spread, totals, d_matrix, k * R, wide, H, flushes)
             if flushes:
@@ -177,10 +180,10 @@ def backward_tile(
 @no_type_check
 @njit(**OPTIONS)
 def _adjoint(
-    rise, rise_at, weight, step, layers, start, low, k, before, out, out_at, d_out, d_at, pace, z_now, y_bars, z_bars,
-    w_sums, g_sums, b_sums, span, g_now, x_bar, lo, hi,
+    rise, weight, step, layers, start, low, k, before, out, first, d_out, d_at, pace, z_now, y_bars, z_bars, w_sums,
+    g_sums, b_sums, span, g_now, x_bar, lo, hi,
 ):  # fmt: skip
-    """Step some columns back through a chunk; arrays are read from their own first row and column on."""
+    """Step some columns back through a chunk; ``d_out`` is read from its own first row and column on."""
     n, H, alpha = hi - lo, layers.weight.shape[1], layers.alpha
     one = out.dtype.type(1.0)
     w, z, y_bar, z_bar = weight[lo:hi], z_now[lo:hi], y_bars[lo:hi], z_bars[lo:hi]
@@ -191,8 +194,8 @@ def _adjoint(
             for i in range(n):
                 span[i] = layers.spans[start + t, low + (lo + i) // H]
                 g[i] = step[lo + i] * span[i]
-        y_t = out[out_at[0] + t - 1, out_at[1] + lo : out_at[1] + hi] if t > 0 else before[lo:hi]
-        rise_t = rise[rise_at[0] + t, rise_at[1] + lo : rise_at[1] + hi]
+        y_t = out[start + t - 1, first + lo : first + hi] if t > 0 else before[lo:hi]
+        rise_t = rise[start + t, first + lo : first + hi]
         out_bar = d_out[d_at[0] + t * pace, d_at[1] + lo : d_at[1] + hi]
         x_bar_t = x_bar[t, lo:hi]
         for i in range(n):
@@ -212,7 +215,7 @@ def _adjoint(
 
 @no_type_check
 @njit(**OPTIONS)
-def _gather(u, u_step, u_row, start, k, low, R, bottom):
+def gather_chunk(u, u_step, u_row, start, k, low, R, bottom):
     """Copy the input of a chunk, row by row."""
     channels = bottom.shape[1]
     for t in range(k):
@@ -236,7 +239,7 @@ def _scatter(d_below, wide, d_u, start, k, low, R, channels):
 
 @no_type_check
 @njit(**OPTIONS)
-def _hand_up(out, out_at, k, n, masks, layer, first, hidden):
+def hand_up(out, out_at, k, n, masks, layer, first, hidden):
     """Copy a layer's outputs for the layer above, without what is dropped."""
     for t in range(k):
         row, target = out[out_at[0] + t, out_at[1] : out_at[1] + n], hidden[t]
@@ -276,7 +279,7 @@ def _compact(padded, rows, columns):
 
 @no_type_check
 @njit(**OPTIONS)
-def _drive(layers, layer, bottom, hidden, drive, rows, H):
+def drive_chunk(layers, layer, bottom, hidden, drive, rows, H):
     """Multiply what lies below a layer; the bias is still to be added."""
     size = drive.itemsize
     below, depth = (bottom.ctypes.data, bottom.shape[1]) if layer == 0 else (hidden.ctypes.data, H)
@@ -285,18 +288,6 @@ def _drive(layers, layer, bottom, hidden, drive, rows, H):
     multiply(drive.dtype.type(0.0), below, depth * size, size, rows, packed, depth, drive.ctypes.data, wide, depth,
              False)  # fmt: skip
     _compact(drive, rows, H)
-
-
-@no_type_check
-@njit(**OPTIONS)
-def _rise(drive, w, b, before, out, out_at, k, rise):
-    """Compute tanh again from the drive and the outputs."""
-    n = rise.shape[1]
-    for t in range(k):
-        y_t = out[out_at[0] + t - 1, out_at[1] : out_at[1] + n] if t > 0 else before
-        x_t, rise_t = drive[t * n : (t + 1) * n], rise[t]
-        for i in range(n):
-            rise_t[i] = tanh(w[i] * y_t[i] + (x_t[i] + b[i]))
 
 
 @no_type_check

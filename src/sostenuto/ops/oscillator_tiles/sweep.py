@@ -16,15 +16,13 @@ from sostenuto.ops.threads import run_blocks
 
 TILE = 16
 """Batch rows of a tile at most."""
-RECOMPUTED_CHANNELS = 8
-"""Up to so many input channels the first layer's tanh is computed again on the way back instead of kept."""
 
 
 class Trace(NamedTuple):
-    """What the way back reads: outputs of the lower layers, tanh of the layers that keep it, the last z of all."""
+    """What the way back reads: outputs of the lower layers, tanh of all layers, the last z of all."""
 
     kept: Float[Tensor, "M T columns"]
-    risen: Float[Tensor, "N T columns"]
+    risen: Float[Tensor, "L T columns"]
     last: Float[Tensor, "L B H"]
 
 
@@ -39,16 +37,34 @@ def forward(
     keep: bool,
 ) -> tuple[Float[Tensor, "T B H"], Float[Tensor, "L B H"], Trace]:
     """Give the top layer's outputs, the last y of all layers and, where ``keep``, what the way back needs."""
-    (T, B, channels), (L, _, H), dtype = x.shape, y.shape, y.dtype
-    top = new((T, B, H), dtype)
-    kept = new((L - 1 if keep else 0, T, B * H), dtype)
-    risen = new((_risers(L, channels) if keep else 0, T, B * H), dtype)
+    top = new((*x.shape[:2], y.shape[2]), y.dtype)
     y_end, z_end = (part.detach().clone(memory_format=torch.contiguous_format) for part in (y, z))
-    layers = _layers(cells, stiffness, timespans, dtype, back=False, input_gradient=False)
-    read = layers, *_input(x), channels
-    written = y_end.numpy(), z_end.numpy(), kept.numpy(), risen.numpy(), top.view(T, B * H).numpy()
-    run_blocks(lambda low, high: cpu.forward_tile(*read, *written, low, high), B, tile_of(B))
+    layers = laid_out(cells, stiffness, timespans, y.dtype, back=False, input_gradient=False)
+    kept, risen = run_forward(layers, x, (y_end, z_end), top, keep=keep)
     return top, y_end, Trace(kept, risen, z_end)
+
+
+def run_forward(
+    layers: Any,
+    x: Float[Tensor, "T B F"],
+    states: tuple[Float[Tensor, "L B H"], Float[Tensor, "L B H"]],
+    top: Float[Tensor, "T B H"],
+    *,
+    keep: bool,
+) -> tuple[Tensor, Tensor]:
+    """Write the outputs into ``top`` and the last states over the first; give what is kept of all layers."""
+    (T, B, channels), (L, _, H) = x.shape, states[0].shape
+    kept, risen = rooms(T, B, H, L if keep else 0, top.dtype)
+    read = layers, *flat_input(x), channels
+    written = [part.numpy() for part in (*states, kept, risen, top.view(T, B * H))]
+    kernel: Any = cpu.forward_tile
+    run_blocks(lambda low, high: kernel(*read, *written, low, high), B, tile_of(B))
+    return kept, risen
+
+
+def rooms(T: int, B: int, H: int, layers: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Make room for the outputs of all layers but the top one, and for tanh of all; for none if there is no layer."""
+    return new((max(layers - 1, 0), T, B * H), dtype), new((layers, T, B * H), dtype)
 
 
 class TileGradients(NamedTuple):
@@ -61,6 +77,33 @@ class TileGradients(NamedTuple):
     weight: Float[Tensor, "L H"]
     step: Float[Tensor, "L H"]
     bias: Float[Tensor, "L H"]
+
+
+class Sums(NamedTuple):
+    """What the way back adds up: gradients of the states, and each tile's own of the matrices and vectors."""
+
+    y: Float[Tensor, "L B H"]
+    z: Float[Tensor, "L B H"]
+    matrices: Any
+    vectors: Any
+
+    @classmethod
+    def zeros(
+        cls, B: int, L: int, H: int, channels: int, like: Tensor, arriving: tuple[Tensor | None, Tensor | None]
+    ) -> "Sums":
+        """Begin with the gradients that arrive at the last y and z."""
+        tiles, rows = -(-B // tile_of(B)), channels + (L - 1) * H
+        sums = np.zeros((tiles, rows, padded(H, like.dtype))), np.zeros((tiles, L, 3, H))
+        d_y, d_z = arriving
+        return cls(_start(d_y, like), _start(d_z, like), *sums)
+
+    def gradients(self, d_x: Float[Tensor, "T B F"] | None) -> TileGradients:
+        """Add the tiles up."""
+        L, _, H = self.y.shape
+        matrices = torch.from_numpy(self.matrices.sum(0))[:, :H].to(self.y.dtype)
+        parts = matrices.split([len(matrices) - (L - 1) * H, *[H] * (L - 1)])
+        weight, step, bias = torch.from_numpy(self.vectors.sum(0)).to(self.y.dtype).unbind(1)
+        return TileGradients(d_x, self.y, self.z, [part.T.contiguous() for part in parts], weight, step, bias)
 
 
 def backward(
@@ -78,28 +121,38 @@ def backward(
     input_gradient: bool,
 ) -> TileGradients:
     """Run the adjoint of all layers; a gradient that is None does not arrive."""
-    (T, B, channels), (L, _, H), dtype = x.shape, y.shape, y.dtype
-    y_bar, z_bar = (_start(gradient, y) for gradient in (d_y, d_z))
-    d_x = new((T, B, channels) if input_gradient else (0, 1, 1), dtype)
-    layers = _layers(cells, stiffness, timespans, dtype, back=True, input_gradient=input_gradient)
-    tile, wide = tile_of(B), padded(H, dtype)
-    tiles, rows = -(-B // tile), channels + (L - 1) * H
-    d_matrix, d_vectors = np.zeros((tiles, rows * wide)), np.zeros((tiles, L, 3, H))
+    L, B, H = y.shape
+    d_x = new(tuple(x.shape), y.dtype) if input_gradient else None
+    sums = Sums.zeros(B, L, H, x.shape[2], y, (d_y, d_z))
+    layers = laid_out(cells, stiffness, timespans, y.dtype, back=True, input_gradient=input_gradient)
+    run_backward(layers, x, y, top, trace, d_top, d_x, sums)
+    return sums.gradients(d_x)
+
+
+def run_backward(
+    layers: Any,
+    x: Float[Tensor, "T B F"],
+    y: Float[Tensor, "L B H"],
+    top: Float[Tensor, "T B H"],
+    trace: Trace,
+    d_top: Float[Tensor, "T B H"] | None,
+    d_x: Float[Tensor, "T B F"] | None,
+    sums: Sums,
+) -> None:
+    """Run the adjoint over a stretch of time that began with ``y``; the sums go on from later ones."""
+    (T, B, channels), H = x.shape, y.shape[2]
+    target = new((0, 1), y.dtype) if d_x is None else d_x.view(T, B * channels)
     read = (
-        layers, *_input(x), channels, y.detach().contiguous().numpy(), trace.last.numpy(), trace.kept.numpy(),
-        trace.risen.numpy(), top.view(T, B * H).numpy(), *_arriving(d_top, B * H, dtype),
+        layers, *flat_input(x), channels, y.detach().contiguous().numpy(), *(trace.last.numpy(), trace.kept.numpy()),
+        trace.risen.numpy(), top.view(T, B * H).numpy(), *_arriving(d_top, B * H, y.dtype),
     )  # fmt: skip
-    written = y_bar.numpy(), z_bar.numpy(), d_x.flatten(1).numpy()
+    written, tile = (sums.y.numpy(), sums.z.numpy(), target.numpy()), tile_of(B)
 
     def kernel(low: int, high: int) -> None:
         at = low // tile
-        cpu.backward_tile(*read, *written, d_matrix[at], d_vectors[at], low, high)
+        cpu.backward_tile(*read, *written, sums.matrices[at].reshape(-1), sums.vectors[at], low, high)
 
     run_blocks(kernel, B, tile)
-    sums = torch.from_numpy(d_matrix.sum(0)).view(rows, wide)[:, :H].to(dtype)
-    matrices = [part.T.contiguous() for part in sums.split([channels, *[H] * (L - 1)])]
-    weight, step, bias = torch.from_numpy(d_vectors.sum(0)).to(dtype).unbind(1)
-    return TileGradients(d_x if input_gradient else None, y_bar, z_bar, matrices, weight, step, bias)
 
 
 def tile_of(batch: int) -> int:
@@ -109,11 +162,7 @@ def tile_of(batch: int) -> int:
     return -(-batch // (threads * rounds))
 
 
-def _risers(layers: int, channels: int) -> int:
-    return layers - (channels <= RECOMPUTED_CHANNELS)
-
-
-def _layers(
+def laid_out(
     cells: Sequence[Cell],
     stiffness: float,
     timespans: Tensor | None,
@@ -122,6 +171,7 @@ def _layers(
     back: bool,
     input_gradient: bool,
 ) -> Any:
+    """Lay the weights of all layers out for the kernels; ``back`` packs the matrices for the way back too."""
     matrices = [cell.weight_ih.detach().to(dtype).numpy() for cell in cells]
     none = np.empty(0, matrices[0].dtype)
     into = _packed([matrix.T for matrix in matrices], none)
@@ -131,13 +181,18 @@ def _layers(
     bias = torch.stack([rows[0].new_zeros(width) if c.bias is None else c.bias for c in cells]).detach().to(dtype)
     masks = [cell.mask.detach().reshape(-1).to(dtype) for cell in cells if cell.mask is not None]
     mask = torch.stack(masks).numpy() if masks else none.reshape(0, 0)
-    spans = none.reshape(0, 0) if timespans is None else timespans.detach().to(dtype).contiguous().numpy()
     factors, factors_at = _packed(returned if back else [], none)
     weight, step = (part.numpy() for part in rows)
-    return cpu.Layers(
+    layers = cpu.Layers(
         into=into[0], into_at=into[1], back=factors, back_at=factors_at, bias=bias.numpy(), weight=weight, step=step,
-        masks=mask, spans=spans, alpha=mask.dtype.type(stiffness),
+        masks=mask, spans=none.reshape(0, 0), alpha=mask.dtype.type(stiffness),
     )  # fmt: skip
+    return with_spans(layers, timespans, dtype)
+
+
+def with_spans(layers: Any, timespans: Float[Tensor, "T B"] | None, dtype: torch.dtype) -> Any:
+    """Put the time spans of a stretch of time beside the weights."""
+    return layers if timespans is None else layers._replace(spans=timespans.detach().to(dtype).contiguous().numpy())
 
 
 def _packed(matrices: list[Any], none: Any) -> tuple[Any, Any]:
@@ -151,7 +206,7 @@ def _packed(matrices: list[Any], none: Any) -> tuple[Any, Any]:
     return packed, borders
 
 
-def _input(x: Tensor) -> tuple[Any, int, int]:
+def flat_input(x: Tensor) -> tuple[Any, int, int]:
     """Give the input flat, and how far its steps and its rows lie apart: any layout whose channels are neighbors."""
     x = x.detach() if x.stride(2) == 1 or x.shape[2] == 1 else x.detach().contiguous()
     span = 1 + sum((size - 1) * stride for size, stride in zip(x.shape, x.stride(), strict=True))
