@@ -32,10 +32,12 @@ def run(settings: Settings, bench: Workbench) -> None:
     """Train four models and ask them about noisy test images."""
     dataset = folded(bench.data(settings.dataset), settings.channels)
     trained = compete(bench, settings, dataset, NAMES)
-    found = {
-        prefix: bench.cell(f"{prefix}/noise", partial(asked, settings, bench, dataset, one))
+    cells = {
+        prefix: partial(bench.cell, f"{prefix}/noise", partial(asked, settings, bench, dataset, one))
         for prefix, one in trained.items()
     }
+    bench.ahead(cells.values())
+    found = {prefix: cell() for prefix, cell in cells.items()}
     for what, (_, levels) in KINDS.items():
         kept = {prefix: _mean(settings[levels], one[what]["accuracy"]) for prefix, one in found.items()}
         for prefix, value in kept.items():

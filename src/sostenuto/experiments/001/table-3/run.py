@@ -21,10 +21,12 @@ def run(settings: Settings, bench: Workbench) -> None:
     """Train three models, attack them on test images, and find the spectrum of their Hessians on training images."""
     dataset = folded(bench.data(settings.dataset), settings.channels)
     trained = compete(bench, settings, dataset, NAMES)
-    found = {
-        prefix: bench.cell(f"{prefix}/audit", partial(audit, settings, bench, dataset, one))
+    cells = {
+        prefix: partial(bench.cell, f"{prefix}/audit", partial(audit, settings, bench, dataset, one))
         for prefix, one in trained.items()
     }
+    bench.ahead(cells.values())
+    found = {prefix: cell() for prefix, cell in cells.items()}
     for prefix, name in NAMES.items():
         bench.number(f"{name}: test accuracy", 100 * trained[prefix].mean)
         for what in ATTACKS:
@@ -35,8 +37,9 @@ def run(settings: Settings, bench: Workbench) -> None:
     flat = [min(found, key=lambda prefix, what=what: found[prefix][what]) for what in CURVATURES]
     for name, winners in (("the Lipschitz RNN stands attacks best", best), ("the Lipschitz RNN lies flattest", flat)):
         bench.law(name, set(winners) == {"lipschitz"}, ", ".join(NAMES[winner] for winner in winners))
-    columns = ("model", *ATTACKS, *CURVATURES, "condition number, at least")
-    rows = [(NAMES[p], *(one[what] for what in (*ATTACKS, *CURVATURES, "condition"))) for p, one in found.items()]
+    columns = ("model", *ATTACKS, *CURVATURES, "its standard error", "condition number, at least")
+    shown = (*ATTACKS, *CURVATURES, "standard error", "condition")
+    rows = [(NAMES[prefix], *(one[what] for what in shown)) for prefix, one in found.items()]
     bench.table("Attacked accuracy and curvature", columns, rows)
 
 
@@ -62,5 +65,6 @@ def audit(settings: Settings, bench: Workbench, dataset: Dataset, trained: Train
         **{f"median, {norm}": one.median_size for norm, one in fooled.items()},
         "largest eigenvalue": spectrum.top[0],
         "trace": spectrum.trace,
+        "standard error": spectrum.trace_error,
         "condition": spectrum.condition,
     }
