@@ -76,6 +76,17 @@ def test_a_held_cell_is_left_for_later_and_then_waited_for(write_toy, tmp_path):
     assert other.cell("a", fail) == 1
 
 
+def test_a_cell_asked_for_twice_counts_its_seconds_once(write_toy, tmp_path):
+    experiment = Experiment.read(write_toy() / "009" / "toy")
+    options = {"protocol": "quick", "folder": tmp_path / "out", "progress": False, "device": "cpu"}
+    settings = experiment.settings("quick")
+    Workbench(experiment, settings, **options).cell("a", lambda: time.sleep(0.3))
+    bench = Workbench(experiment, settings, **options)
+    for _ in range(9):
+        bench.cell("a", lambda: None)
+    assert 0.3 <= bench.seconds < 0.9
+
+
 def test_processes_end_with_the_block():
     began = time.perf_counter()
     with alongside(2, time.sleep, (60.0,)):

@@ -71,7 +71,7 @@ class Workbench:
         self.drawings: list[Drawing] = []
         self.notes: list[str] = []
         self.checksums: dict[str, str] = {}
-        self.cell_seconds = 0.0
+        self._spent: dict[str, float] = {}
         self._store = CellStore(folder / "cells")
         self._began, self._inside = time.perf_counter(), 0.0
         self._limit = time_limit
@@ -98,7 +98,7 @@ class Workbench:
                     raise ClaimedError(f"the cell {key} is being computed by another process.")
                 # Where another process held it, it is there now, unless that process failed.
                 stored = self._store.read(key, basis) or self._compute(key, basis, function)
-        self.cell_seconds += stored["seconds"]
+        self._spent[str(self._store.path(key, basis))] = stored["seconds"]
         return stored["value"]
 
     def _compute(self, key: str, basis: Mapping[str, Any], function: Callable[[], Any]) -> dict[str, Any]:
@@ -156,7 +156,7 @@ class Workbench:
     @property
     def seconds(self) -> float:
         """Seconds of all cells, those of earlier runs too, and of what this run did outside of them."""
-        return self.cell_seconds + time.perf_counter() - self._began - self._inside
+        return sum(self._spent.values()) + time.perf_counter() - self._began - self._inside
 
     # What is read
 

@@ -39,7 +39,6 @@ def accuracies(settings: Settings, bench: Workbench) -> Rows:
     sets = {name: _part(bench.data(name), settings) for name in settings.sets}
     with_networks = settings.sets[: settings.network_sets]
     kernels = [(name, column) for name in sorted(sets, key=lambda name: -_pair_steps(sets[name])) for column in KERNELS]
-    counted = bench.cell_seconds
     bench.ahead(
         [partial(_kernel_cell, settings, bench, name, sets[name], column) for name, column in kernels]
         + [
@@ -49,8 +48,6 @@ def accuracies(settings: Settings, bench: Workbench) -> Rows:
             for size in _sizes(settings)
         ]
     )
-    # Each cell is read once more below, and its seconds counted there.
-    bench.cell_seconds = counted
     rows: Rows = {}
     found: dict[str, list[dict[str, float]]] = {column: [] for column in KERNELS}
     for name in bench.progress(settings.sets, "sets"):
