@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from sostenuto.ops import buffers
 from sostenuto.ops.backend import HAS_NUMBA
 from sostenuto.ops.dispatch import in_forward_mode, runs_eagerly
 
@@ -47,7 +48,7 @@ class _TimeMax(torch.autograd.Function):
         values, largest = ctx.saved_tensors
         if ctx.alone:
             B, T, H = ctx.shape
-            spread = gradient.new_zeros((T, B, H)).scatter(0, ctx.steps[None], gradient[None])
-            return spread.transpose(0, 1)
+            spread = buffers.new((T, B, H), gradient.dtype).zero_()
+            return spread.scatter_(0, ctx.steps[None], gradient[None]).transpose(0, 1)
         holds = values == largest[:, None]
         return holds * (gradient / holds.sum(1))[:, None]
