@@ -30,7 +30,7 @@ def test_run_resume_and_json(monkeypatch, tmp_path):
     assert done.exit_code == 0
     assert "exponential memory: slowest rate" in done.stdout
     folder = tmp_path / "runs" / "reproduce" / NAME / "quick"
-    assert {path.name for path in folder.iterdir()} == {"cells", "report.html", "result.json"}
+    assert {path.name for path in folder.iterdir()} == {"cells", "claims", "report.html", "result.json"}
     found = json.loads(call("reproduce", *options, "--json", "--out", folder).stdout)
     assert (found["name"], found["protocol"], found["settings"]["widths"]) == (NAME, "quick", [1, 2])
     listed = json.loads(call("reproduce", "--list", "--json").stdout)

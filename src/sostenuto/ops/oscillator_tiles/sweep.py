@@ -103,7 +103,15 @@ class Sums(NamedTuple):
         matrices = torch.from_numpy(self.matrices.sum(0))[:, :H].to(self.y.dtype)
         parts = matrices.split([len(matrices) - (L - 1) * H, *[H] * (L - 1)])
         weight, step, bias = torch.from_numpy(self.vectors.sum(0)).to(self.y.dtype).unbind(1)
-        return TileGradients(d_x, self.y, self.z, [part.T.contiguous() for part in parts], weight, step, bias)
+        return TileGradients(
+            d_x,
+            self.y,
+            self.z,
+            [part.T.clone(memory_format=torch.contiguous_format) for part in parts],
+            weight,
+            step,
+            bias,
+        )
 
 
 def backward(
