@@ -5,6 +5,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -111,23 +112,21 @@ class Workbench:
         self.say(f"{key}: {seconds:.1f} s")
         return stored
 
-    def ahead(self, cells: Iterable[Callable[[], Any]]) -> None:
-        """Compute cells that do not need one another, each a call of `cell`, before they are asked for one by one.
+    def ahead(self, cells: Iterable[Callable[[], Item]]) -> list[Item]:
+        """Compute cells that do not need one another, each a call of `cell`, and return their values in order.
 
         Of several processes on one folder (``--jobs``) each takes what no other has begun, so that they share the work.
         """
-        left = list(cells)
-        for waits in (False, True):
-            self._waits, busy = waits, []
+        left, found = dict(enumerate(cells)), {}
+        for self._waits in (False, True):
             try:
-                for one in left:
-                    try:
-                        one()
-                    except ClaimedError:
-                        busy.append(one)
+                for place, one in left.items():
+                    with suppress(ClaimedError):
+                        found[place] = one()
             finally:
                 self._waits = True
-            left = busy
+            left = {place: one for place, one in left.items() if place not in found}
+        return [found[place] for place in sorted(found)]
 
     def remembers(self, key: str, *, depends: Mapping[str, Any] | None = None, here: bool = False) -> bool:
         """Say whether a cell is stored already."""

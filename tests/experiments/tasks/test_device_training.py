@@ -130,6 +130,13 @@ class TestStep:
         weight = share.double()[:, None, None]
         torch.testing.assert_close(blend.values, (1 - weight) * values + weight * values.flip(0))
         assert mixed(drawn, 0.0) == (drawn, None)
+        words, sizes = (
+            Drawn(torch.ones(6, 3, dtype=torch.int32), drawn.targets, None),
+            Drawn(values, torch.ones(6), None),
+        )
+        for unfit in (words, sizes):
+            with pytest.raises(InputError, match="set mixing to 0"):
+                mixed(unfit, 0.4)
 
     def test_a_mixed_training_learns(self, digits):
         recipe = make_recipe(SETTINGS | {"mixing": 0.3, "epochs": 6, "learning_rate": 0.02})

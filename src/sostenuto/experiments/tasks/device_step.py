@@ -228,8 +228,10 @@ def mirrored(values: Float[Tensor, "batch time channel"], width: int) -> Float[T
 
 def mixed(drawn: Drawn, most: float) -> tuple[Drawn, Float[Tensor, " batch"] | None]:
     """Mix each sequence with its opposite in the batch, by shares drawn evenly up to ``most``; None where none is."""
-    if not most or drawn.targets.is_floating_point() or not drawn.values.is_floating_point():
+    if not most:
         return drawn, None
+    mixable = drawn.values.is_floating_point() and not drawn.targets.is_floating_point()
+    require(mixable, "expected sequences of numbers with a class each for mixing", "got others", "set mixing to 0")
     share = most * torch.rand(len(drawn.values), device=drawn.values.device)
     weight = share.reshape(-1, *[1] * (drawn.values.ndim - 1))
     values = drawn.values.lerp(drawn.values.flip(0), weight.to(drawn.values.dtype))

@@ -32,12 +32,8 @@ def run(settings: Settings, bench: Workbench) -> None:
     """Train four models and ask them about noisy test images."""
     dataset = folded(bench.data(settings.dataset), settings.channels)
     trained = compete(bench, settings, dataset, NAMES)
-    cells = {
-        prefix: partial(bench.cell, f"{prefix}/noise", partial(asked, settings, bench, dataset, one))
-        for prefix, one in trained.items()
-    }
-    bench.ahead(cells.values())
-    found = {prefix: cell() for prefix, cell in cells.items()}
+    asking = [(f"{prefix}/noise", partial(asked, settings, bench, dataset, one)) for prefix, one in trained.items()]
+    found = dict(zip(trained, bench.ahead(partial(bench.cell, *one) for one in asking), strict=True))
     for what, (_, levels) in KINDS.items():
         kept = {prefix: _mean(settings[levels], one[what]["accuracy"]) for prefix, one in found.items()}
         for prefix, value in kept.items():

@@ -21,12 +21,8 @@ def run(settings: Settings, bench: Workbench) -> None:
     """Train three models and move their weights."""
     dataset = folded(bench.data(settings.dataset), settings.channels)
     trained = compete(bench, settings, dataset, NAMES)
-    cells = {
-        prefix: partial(bench.cell, f"{prefix}/surface", partial(moved, settings, bench, dataset, one))
-        for prefix, one in trained.items()
-    }
-    bench.ahead(cells.values())
-    found = {prefix: cell() for prefix, cell in cells.items()}
+    asking = [(f"{prefix}/surface", partial(moved, settings, bench, dataset, one)) for prefix, one in trained.items()]
+    found = dict(zip(trained, bench.ahead(partial(bench.cell, *one) for one in asking), strict=True))
     rises = {prefix: np.asarray(one["loss"]) - one["center"] for prefix, one in found.items()}
     for prefix, name in NAMES.items():
         bench.number(f"{name}: loss at the weights", found[prefix]["center"])

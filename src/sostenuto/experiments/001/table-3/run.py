@@ -21,12 +21,8 @@ def run(settings: Settings, bench: Workbench) -> None:
     """Train three models, attack them on test images, and find the spectrum of their Hessians on training images."""
     dataset = folded(bench.data(settings.dataset), settings.channels)
     trained = compete(bench, settings, dataset, NAMES)
-    cells = {
-        prefix: partial(bench.cell, f"{prefix}/audit", partial(audit, settings, bench, dataset, one))
-        for prefix, one in trained.items()
-    }
-    bench.ahead(cells.values())
-    found = {prefix: cell() for prefix, cell in cells.items()}
+    asking = [(f"{prefix}/audit", partial(audit, settings, bench, dataset, one)) for prefix, one in trained.items()]
+    found = dict(zip(trained, bench.ahead(partial(bench.cell, *one) for one in asking), strict=True))
     for prefix, name in NAMES.items():
         bench.number(f"{name}: test accuracy", 100 * trained[prefix].mean)
         for what in ATTACKS:
