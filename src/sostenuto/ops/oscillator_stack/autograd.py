@@ -8,10 +8,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sostenuto.ops.oscillator_scan import oscillator_scan
-from sostenuto.ops.oscillator_stack.cell import Cell, Plan
+from sostenuto.ops.oscillator_stack.cell import Cell, Plan, cells_of
 from sostenuto.ops.oscillator_stack.sweep import CellGradients, advance, chunk_adjoint, reconstruct
-
-_FIELDS = len(Cell._fields)
 
 
 class OscillatorStack(torch.autograd.Function):
@@ -26,7 +24,7 @@ class OscillatorStack(torch.autograd.Function):
         ctx: Any, plan: Plan, timespans: Tensor | None, x: Tensor, y: Tensor, z: Tensor, *tensors: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Run chunk by chunk through all layers."""
-        cells = _cells(tensors)
+        cells = cells_of(tensors)
         borders = plan.borders(x.shape[0])
         kept = y.new_empty(
             (1 + len(borders), 2, *y.shape)
@@ -58,11 +56,11 @@ class OscillatorStack(torch.autograd.Function):
                 found = _recorded(ctx.plan, timespans, (x, y, z, *tensors), arriving)
             elif ctx.plan.tiles:
                 found = _swept_by_tiles(
-                    ctx.plan, timespans, x, _cells(tensors), kept, arriving, ctx.needs_input_grad[2]
+                    ctx.plan, timespans, x, cells_of(tensors), kept, arriving, ctx.needs_input_grad[2]
                 )
             else:
                 states = [(pair[0], pair[1]) for pair in kept]
-                found = _swept(ctx.plan, timespans, x, _cells(tensors), states, arriving, ctx.needs_input_grad[2])
+                found = _swept(ctx.plan, timespans, x, cells_of(tensors), states, arriving, ctx.needs_input_grad[2])
         wanted = ctx.needs_input_grad[2:]
         return None, None, *(g if want else None for g, want in zip(found, wanted, strict=True))
 
@@ -139,23 +137,22 @@ def stored_stack(
 def _recorded(
     plan: Plan, timespans: Tensor | None, inputs: tuple[Tensor | None, ...], arriving: Sequence[Tensor | None]
 ) -> list[Tensor | None]:
-    """Differentiate the stored stack, keeping the graph, so that the gradient can be differentiated again."""
+    """Differentiate the stored stack, keeping the graph."""
     x, y, z, *tensors = inputs
-    assert x is not None
-    assert y is not None
-    assert z is not None
-    results = stored_stack(
-        x, _cells(tensors), plan.stiffness, y, z, skip=plan.skip, timespans=timespans, backend=plan.backend
-    )
+    options: Any = {"skip": plan.skip, "timespans": timespans, "backend": plan.backend}
+    given: Any = (x, cells_of(tensors), plan.stiffness, y, z)
+    return recorded_gradients(stored_stack(*given, **options), inputs, arriving)
+
+
+def recorded_gradients(
+    results: Sequence[Tensor], inputs: Sequence[Tensor | None], arriving: Sequence[Tensor | None]
+) -> list[Tensor | None]:
+    """Differentiate results, keeping the graph, so that the gradient can be differentiated again."""
     used = [(result, d) for result, d in zip(results, arriving, strict=True) if d is not None]
     wanted = [tensor for tensor in inputs if tensor is not None and tensor.requires_grad]
     roots, weights = zip(*used, strict=True)
     found = iter(torch.autograd.grad(roots, wanted, weights, create_graph=True, allow_unused=True))
     return [next(found) if tensor is not None and tensor.requires_grad else None for tensor in inputs]
-
-
-def _cells(tensors: Sequence[Any]) -> list[Cell]:
-    return [Cell(*tensors[start : start + _FIELDS]) for start in range(0, len(tensors), _FIELDS)]
 
 
 def _cut(values: Tensor | None, start: int, stop: int) -> Tensor | None:

@@ -1,7 +1,8 @@
 """One layer of a stack of oscillators, as the tensors it runs on."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -32,6 +33,12 @@ class Cell(NamedTuple):
     def upward(self, outputs: Tensor) -> Tensor:
         """Mask the outputs for the layers above."""
         return outputs if self.mask is None else outputs * self.mask
+
+
+def cells_of(tensors: Sequence[Any]) -> list[Cell]:
+    """Put cells together again from their fields, which differentiable functions take one after the other."""
+    count = len(Cell._fields)
+    return [Cell(*tensors[start : start + count]) for start in range(0, len(tensors), count)]
 
 
 def linear(x: Tensor, matrix: Tensor, bias: Tensor | None = None) -> Tensor:
