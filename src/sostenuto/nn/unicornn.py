@@ -146,7 +146,7 @@ class UnICORNN(RecurrentLayer):
         """Read whole sequences, as `RecurrentLayer.forward`; one direction runs all layers at once where it can."""
         if self.memory == "recompute" and not torch.compiler.is_compiling():
             self.last_drift = ()
-        if self.bidirectional or (self.memory == "store" and torch.compiler.is_compiling()):
+        if self.bidirectional or (self.memory == "store" and not self._may_tile()):
             return super().forward(input, state, timespans=timespans)
         sequences = TimeMajor.read(input, self.input_size, self.batch_first)
         y, z = self._start(state, sequences)
@@ -178,17 +178,18 @@ class UnICORNN(RecurrentLayer):
             output, y, z = self._run_stack(below[-1], [self._cell(layer, reverse, None)], y, z, timespans)
             return output, (y[0], z[0])
         cell, start = self._cell(layer, reverse, None), tuple(part[None] for part in state)
-        if takes_tiles(below[-1], [cell], *start, timespans=timespans, backend=self.backend):
+        given = {"timespans": timespans, "backend": self.backend}
+        if self._may_tile() and takes_tiles(below[-1], [cell], *start, **given):
             output, y, z = oscillator_tiles(below[-1], [cell], self.stiffness, *start, timespans=timespans)
             return output, (y[0], z[0])
-        x, input_map = below[-1], self._input_map(layer, reverse)
-        if self._skips(layer):
-            skipped = F.linear(below[layer - (self._skip or 0)], self.weight("weight_skip", layer, reverse))
+        x, input_map = below[-1], (cell.weight_ih, cell.bias)
+        if cell.weight_skip is not None:
+            skipped = F.linear(below[layer - (self._skip or 0)], cell.weight_skip)
             x, input_map = F.linear(x, *input_map) + skipped, None
         output, y, z = oscillator_scan(
             x,
-            self.weight("weight_hh", layer, reverse),
-            self.effective_step(layer, reverse=reverse),
+            cell.weight_hh,
+            cell.step,
             self.stiffness,
             *state,
             input_map=input_map,
@@ -283,6 +284,10 @@ class UnICORNN(RecurrentLayer):
     def _input_map(self, layer: int, reverse: bool) -> tuple[Tensor, Tensor | None]:
         bias = self.weight("bias_ih", layer, reverse) if self.bias else None
         return self.weight("weight_ih", layer, reverse), bias
+
+    def _may_tile(self) -> bool:
+        """Whether tiles are worth asking for: elsewhere the cells that the question needs would be made for nothing."""
+        return self.weight_ih_l0.device.type == "cpu" and not torch.compiler.is_compiling()
 
     def _cell(self, layer: int, reverse: bool, mask: Tensor | None) -> Cell:
         return Cell(
