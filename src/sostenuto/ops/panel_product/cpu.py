@@ -28,12 +28,9 @@ _OPTIONS: Any = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath
 
 def pack(matrix: Float[Tensor, "K N"]) -> Any:
     """Lay the right factor of a product out in panels, as one flat array; columns are filled up to whole vectors."""
-    depth, columns = matrix.shape
-    panel = VECTORS * (VECTOR_BYTES // matrix.element_size())
-    filled = torch.nn.functional.pad(matrix.detach(), (0, padded(columns, matrix.dtype) - columns))
-    border = filled.shape[1] // panel * panel
-    whole = filled[:, :border].reshape(depth, border // panel, panel).transpose(0, 1)
-    return torch.cat([whole.reshape(-1), filled[:, border:].reshape(-1)]).numpy()
+    packed = torch.zeros(matrix.shape[0] * padded(matrix.shape[1], matrix.dtype), dtype=matrix.dtype).numpy()
+    pack_into(matrix.detach().numpy(), packed)
+    return packed
 
 
 def padded(columns: int, dtype: torch.dtype) -> int:
@@ -57,7 +54,7 @@ def whole_vectors(columns, like):
 @no_type_check
 @njit(**_OPTIONS)
 def pack_into(matrix, packed):
-    """Lay a right factor out in panels, as `pack` does; ``packed`` must begin as zeros."""
+    """Lay a right factor out in panels; ``packed`` must begin as zeros."""
     depth, columns = matrix.shape
     lanes = VECTOR_BYTES // packed.itemsize
     panel, at, low = VECTORS * lanes, 0, 0
