@@ -82,7 +82,8 @@ class Dataset:
     """A named data set: its parts, what it is, and where it comes from.
 
     ``batch_transform`` is applied to every batch after encoding (noise padding, for one): what would not fit in memory
-    for the whole set at once. ``extras`` carries what a source adds, such as a vocabulary or word vectors.
+    for the whole set at once. ``extras`` carries what a source adds, such as a vocabulary, word vectors or the order in
+    which pixels are read.
     """
 
     name: str

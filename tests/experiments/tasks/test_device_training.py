@@ -13,15 +13,7 @@ from sostenuto.data.encoding import Encoding
 from sostenuto.experiments.catalog import Experiment
 from sostenuto.experiments.tasks.contest import candidates, compete
 from sostenuto.experiments.tasks.device_part import DevicePart, Drawn, epoch_batches
-from sostenuto.experiments.tasks.device_step import (
-    augmented,
-    losses,
-    make_optimizer,
-    mirrored,
-    mixed,
-    predict,
-    subsampled,
-)
+from sostenuto.experiments.tasks.device_step import losses, make_optimizer, predict
 from sostenuto.experiments.tasks.device_training import (
     DeviceTraining,
     evaluate,
@@ -31,7 +23,8 @@ from sostenuto.experiments.tasks.device_training import (
     trained_model,
 )
 from sostenuto.experiments.tasks.long_data import cut, pooled, rate_stand_in, wave_stand_in, word_stand_in
-from sostenuto.experiments.tasks.recipe import make_recipe
+from sostenuto.experiments.tasks.recipe import DeviceConfig, make_recipe
+from sostenuto.experiments.tasks.variation import mixed, subsampled, varied, viewed, with_noise_after
 from sostenuto.experiments.workbench import StoppedError, Workbench
 from sostenuto.models.classifier import SequenceClassifier
 from sostenuto.nn import GRU, UnICORNN
@@ -93,11 +86,11 @@ class TestParts:
     def test_noise_comes_after_the_signal_and_anew(self):
         recipe = make_recipe({**SETTINGS, "noise_steps": 12})
         drawn = Drawn(torch.ones(5, 4, 2), torch.zeros(5, dtype=torch.long), None)
-        one, other = augmented(drawn, recipe).values, augmented(drawn, recipe).values
+        one, other = varied(drawn, recipe).values, varied(drawn, recipe).values
         assert one.shape == (5, 12, 2)
         assert torch.equal(one[:, :4], drawn.values)
         assert not torch.equal(one[:, 4:], other[:, 4:])
-        scored = [augmented(drawn, recipe, torch.Generator().manual_seed(3)).values for _ in range(2)]
+        scored = [with_noise_after(drawn, 12, torch.Generator().manual_seed(3)).values for _ in range(2)]
         assert torch.equal(*scored)
 
     def test_subsampling_keeps_order_and_true_steps(self):
@@ -114,12 +107,49 @@ class TestStep:
         image = torch.arange(2 * 3 * 2.0).reshape(1, 2, 3, 2)
         turned = image.flip(2)
         for shape in ((6, 2), (2, 6)):
-            drawn = mirrored(image.reshape(1, *shape).expand(64, -1, -1), 3).reshape(64, 2, 3, 2)
+            settings = DeviceConfig(image_width=3, mirror=True)
+            drawn = viewed(image.reshape(1, *shape).expand(64, -1, -1), settings).reshape(64, 2, 3, 2)
             as_it_was, as_turned = ((drawn == one).flatten(1).all(1) for one in (image, turned))
             assert bool((as_it_was ^ as_turned).all())
             assert 0 < as_turned.sum() < 64
         with pytest.raises(InputError, match="rows of 4 pixels"):
-            mirrored(torch.zeros(1, 6, 1), 4)
+            viewed(torch.zeros(1, 6, 1), DeviceConfig(image_width=4, mirror=True))
+
+    def test_views_move_the_middle_of_an_image_no_further_than_they_may(self):
+        """A bright square stays bright, its centroid moves by at most the shift, and turning keeps it where it is."""
+        image = torch.zeros(1, 12, 12, 1)
+        image[:, 4:8, 4:8] = 1.0
+        image = image.expand(200, -1, -1, -1).reshape(200, 144, 1)
+        places = torch.arange(12.0) - 5.5
+
+        def centroids(settings: DeviceConfig) -> torch.Tensor:
+            views = viewed(image, settings).reshape(200, 12, 12)
+            mass = views.sum((1, 2))
+            return torch.stack([(views.sum(2) * places).sum(1), (views.sum(1) * places).sum(1)], 1) / mass[:, None]
+
+        moved = centroids(DeviceConfig(image_width=12, shift=1.5)).abs()
+        assert 1.2 < moved.max() <= 1.5 + 1e-5
+        assert centroids(DeviceConfig(image_width=12, turn=30.0)).abs().max() < 1e-5
+        masses = viewed(image, DeviceConfig(image_width=12, zoom=0.2)).sum((1, 2)) / 16
+        assert 1 / 1.2**2 - 0.1 < masses.min() < 0.8
+        assert 1.3 < masses.max() < 1 / 0.8**2 + 0.1
+
+    def test_views_of_permuted_images_are_permuted_views(self):
+        order, images = torch.randperm(30), torch.rand(7, 30, 1)
+        settings = DeviceConfig(image_width=6, mirror=True, shift=1.0, turn=10.0, zoom=0.1)
+        torch.manual_seed(4)
+        plain = viewed(images, settings)
+        torch.manual_seed(4)
+        assert torch.equal(viewed(images[:, order], settings, order), plain[:, order])
+
+    def test_the_order_of_permuted_pixels_reaches_the_training(self):
+        recipe = make_recipe(SETTINGS | {"image_width": 8, "shift": 1.0})
+        for name in ("digits", "digits/permuted"):
+            whole = datasets.load(name)
+            part = DeviceTraining(replace(whole, train=whole.train.take(np.arange(80))), recipe, "cpu").step.part
+            assert (part.order is None) == (name == "digits")
+        plain = datasets.load("digits").train.sequences[0]
+        assert np.array_equal(whole.train.sequences[0], plain[whole.extras["order"]])
 
     def test_mixing_mixes_values_as_its_shares_say(self):
         values = torch.randn(6, 5, 2, dtype=torch.float64)

@@ -15,16 +15,19 @@ _ORIGIN = "UCI optical recognition of handwritten digits (Alpaydin and Kaynak 19
 
 
 def load(name: str, places: Places) -> Dataset:  # noqa: ARG001 - embedded, no file to look for
-    """Build ``digits`` or ``digits/permuted``: 64 steps of one channel in [0, 1], 1438 / 359, stratified."""
+    """Build ``digits`` or ``digits/permuted``: 64 steps of one channel in [0, 1], 1438 / 359, stratified.
+
+    Step t of a permuted sequence is pixel ``extras["order"][t]``.
+    """
     from sklearn.datasets import load_digits
 
     images, labels = load_digits(return_X_y=True)
-    permuted = name == "digits/permuted"
+    order = fixed_permutation(64, PERMUTATION_SEED) if name == "digits/permuted" else None
     whole = pixel_set(
         images[:, :, None],
         labels,
         highest=16,
-        order=fixed_permutation(64, PERMUTATION_SEED) if permuted else None,
+        order=order,
         channel_names=("intensity",),
     )
     train, test = _stratified(labels)
@@ -32,8 +35,10 @@ def load(name: str, places: Places) -> Dataset:  # noqa: ARG001 - embedded, no f
         name=name,
         train=whole.take(train),
         test=whole.take(test),
-        description="8×8 handwritten digits, one pixel a step" + (", in one fixed permuted order" if permuted else ""),
+        description="8×8 handwritten digits, one pixel a step"
+        + (", in one fixed permuted order" if order is not None else ""),
         origin=_ORIGIN,
+        extras={} if order is None else {"order": order},
     )
 
 

@@ -34,7 +34,10 @@ _ADVICE = (
 
 
 def load(name: str, places: Places) -> Dataset:
-    """Build ``mnist``, ``mnist/permuted`` or ``mnist/permuted-12008``: 784 steps of one channel in [0, 1]."""
+    """Build ``mnist``, ``mnist/permuted`` or ``mnist/permuted-12008``: 784 steps of one channel in [0, 1].
+
+    Step t of a permuted sequence is pixel ``extras["order"][t]``.
+    """
     paths = places.obtain(name, FORMS, _download, _ADVICE)
     arrays = _from_npz(paths[0]) if len(paths) == 1 else _from_idx(paths)
     seed = SEEDS[name]
@@ -52,6 +55,7 @@ def load(name: str, places: Places) -> Dataset:
         test=part("test"),
         description=f"28×28 handwritten digits, one pixel a step{told}",
         origin=_ORIGIN,
+        extras={} if order is None else {"order": order},
     )
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
@@ -38,7 +39,7 @@ class Bucket:
 
 @dataclass(frozen=True, eq=False)
 class DevicePart:
-    """All sequences of a part, padded to the longest, on one device.
+    """All sequences of a part, padded to the longest, on one device; step t is pixel ``order[t]`` of permuted images.
 
     >>> part = DevicePart.of(SequenceBatch.from_sequences(torch.zeros(5, 3, 2), targets=[0, 1, 0, 1, 0]))
     >>> part.drawn(torch.tensor([4, 0])).values.shape, part.lengths is None
@@ -48,16 +49,24 @@ class DevicePart:
     values: Shaped[Tensor, "n time ..."]
     targets: Shaped[Tensor, "n ..."]
     lengths: Int[Tensor, " n"] | None
+    order: Int[Tensor, " time"] | None = None
 
     @classmethod
-    def of(cls, batch: SequenceBatch, device: str | torch.device = "cpu") -> "DevicePart":
+    def of(
+        cls,
+        batch: SequenceBatch,
+        device: str | torch.device = "cpu",
+        *,
+        order: Int[np.ndarray, " time"] | None = None,
+    ) -> "DevicePart":
         """Move an encoded part to the device; token ids take 32 bits there."""
         require(batch.targets is not None, "expected a part with targets", "got one without")
         assert batch.targets is not None
         require(batch.timespans is None, "expected sequences sampled at even times", "got timespans")
         values = batch.values if batch.values.is_floating_point() else batch.values.int()
         lengths = batch.lengths.to(device) if batch.is_ragged else None
-        return cls(values.to(device), batch.targets.to(device), lengths)
+        places = None if order is None else torch.as_tensor(order, device=device)
+        return cls(values.to(device), batch.targets.to(device), lengths, places)
 
     def __len__(self) -> int:
         """Count the sequences."""

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from sostenuto.checks import check_choice, require
 from sostenuto.experiments.tasks.device_part import Bucket, DevicePart, Drawn
 from sostenuto.experiments.tasks.recipe import Recipe
+from sostenuto.experiments.tasks.variation import mixed, varied
 from sostenuto.models.base import SequenceModel
 from sostenuto.models.readout import pool
 from sostenuto.models.sequence import SequenceToSequence
@@ -92,7 +93,7 @@ class DeviceStep:
 
     def _step(self, bucket: int) -> None:
         drawn = self.part.drawn(self.index[bucket], self.buckets[bucket].steps)
-        drawn, share = mixed(augmented(drawn, self.recipe), self.recipe.device.mixing)
+        drawn, share = mixed(varied(drawn, self.recipe, self.part.order), self.recipe.device.mixing)
         scores = predict(self.model, drawn, self.recipe.device.readout_dropout)
         loss = losses(scores, drawn, self.recipe.run.training.label_smoothing)
         if share is not None:
@@ -186,68 +187,6 @@ def squared_errors(scores: Float[Tensor, "batch ..."], drawn: Drawn) -> Float[Te
     per_step = drawn.targets.ndim == 3 and drawn.targets.shape[1] == drawn.values.shape[1]
     require(not per_step or drawn.lengths is None, "expected sequences of one length for step targets", "got several")
     return (scores.reshape(drawn.targets.shape) - drawn.targets) ** 2
-
-
-def augmented(drawn: Drawn, recipe: Recipe, generator: torch.Generator | None = None) -> Drawn:
-    """Add what a batch gets on its way: mirrors, noise after the signal, noise on it, a random choice of steps.
-
-    With a generator, which is for scoring, only the noise after the signal is added.
-    """
-    values, training = drawn.values, recipe.run.training
-    if recipe.device.mirror and generator is None:
-        values = mirrored(values, recipe.device.mirror)
-    more = recipe.device.noise_steps - values.shape[1]
-    if recipe.device.noise_steps and more > 0:
-        shape = (len(values), more, *values.shape[2:])
-        noise = torch.randn(shape, device=values.device, dtype=values.dtype, generator=generator)
-        values = torch.cat([values, noise], dim=1)
-    drawn = Drawn(values, drawn.targets, drawn.lengths)
-    if generator is not None:
-        return drawn
-    if training.input_noise and values.is_floating_point():
-        drawn = Drawn(values + training.input_noise * torch.randn_like(values), drawn.targets, drawn.lengths)
-    return subsampled(drawn, training.subsample) if training.subsample else drawn
-
-
-def mirrored(values: Float[Tensor, "batch time channel"], width: int) -> Float[Tensor, "batch time channel"]:
-    """Mirror every second image, by chance, left to right: pixels of ``width`` columns, row by row.
-
-    A step may be a pixel or a row of pixels; the channels of a pixel stay together.
-
-    >>> set(map(tuple, mirrored(torch.tensor([[1.0, 2.0, 3.0, 4.0]]).expand(64, -1)[..., None], 2)[..., 0].tolist()))
-    {(1.0, 2.0, 3.0, 4.0), (2.0, 1.0, 4.0, 3.0)}
-    """
-    steps, channels = values.shape[1:]
-    depth = channels if channels < width else channels // width
-    fits = steps * channels % (width * depth) == 0
-    require(fits, f"expected rows of {width} pixels", f"got {steps} steps of {channels} numbers", "set mirror to 0")
-    rows = values.reshape(len(values), -1, width, depth)
-    chance = torch.rand(len(values), 1, 1, 1, device=values.device) < 0.5
-    return torch.where(chance, rows.flip(2), rows).reshape(values.shape)
-
-
-def mixed(drawn: Drawn, most: float) -> tuple[Drawn, Float[Tensor, " batch"] | None]:
-    """Mix each sequence with its opposite in the batch, by shares drawn evenly up to ``most``; None where none is."""
-    if not most:
-        return drawn, None
-    mixable = drawn.values.is_floating_point() and not drawn.targets.is_floating_point()
-    require(mixable, "expected sequences of numbers with a class each for mixing", "got others", "set mixing to 0")
-    share = most * torch.rand(len(drawn.values), device=drawn.values.device)
-    weight = share.reshape(-1, *[1] * (drawn.values.ndim - 1))
-    values = drawn.values.lerp(drawn.values.flip(0), weight.to(drawn.values.dtype))
-    return Drawn(values, drawn.targets, drawn.lengths), share
-
-
-def subsampled(drawn: Drawn, count: int) -> Drawn:
-    """Keep ``count`` steps of every sequence, drawn at random and in order; shorter ones are kept whole."""
-    values = drawn.values
-    if count >= values.shape[1]:
-        return drawn
-    chance = torch.rand(values.shape[:2], device=values.device).masked_fill(~drawn.mask, torch.inf)
-    kept = chance.argsort(1)[:, :count].sort(1).values
-    kept = kept.reshape(*kept.shape, *[1] * (values.ndim - 2)).expand(-1, -1, *values.shape[2:])
-    lengths = None if drawn.lengths is None else drawn.lengths.clamp(max=count)
-    return Drawn(values.gather(1, kept), drawn.targets, lengths)
 
 
 @contextmanager

@@ -18,13 +18,13 @@ from sostenuto.data.encoding import Encoding
 from sostenuto.experiments.tasks.device_part import DevicePart, epoch_batches
 from sostenuto.experiments.tasks.device_step import (
     DeviceStep,
-    augmented,
     losses,
     matmul_precision,
     metric_sums,
     predict,
 )
 from sostenuto.experiments.tasks.recipe import Recipe
+from sostenuto.experiments.tasks.variation import with_noise_after
 from sostenuto.experiments.workbench import Workbench
 from sostenuto.models.base import SequenceModel
 from sostenuto.models.build import build_model
@@ -128,7 +128,7 @@ def evaluate(model: SequenceModel, encoding: Encoding, data: DevicePart, recipe:
     with matmul_precision(recipe.device.tf32):
         for bucket in data.buckets(recipe.device.evaluation_batch, recipe.device.buckets):
             for index in bucket.members.to(device).split(bucket.batch_size):
-                drawn = augmented(data.drawn(index, bucket.steps), recipe, generator)
+                drawn = with_noise_after(data.drawn(index, bucket.steps), recipe.device.noise_steps, generator)
                 scores = predict(model, drawn)
                 sums += torch.stack([losses(scores, drawn).double().sum(), metric_sums(scores, drawn, scale)])
     loss, metric = (sums / len(data)).tolist()
@@ -169,7 +169,7 @@ class DeviceTraining:
             scaling=recipe.run.data.scaling,  # pyright: ignore[reportArgumentType]
             vocabulary_size=len(vocabulary),
         )
-        part = DevicePart.of(self.encoding.encode(parts.train), device)
+        part = DevicePart.of(self.encoding.encode(parts.train), device, order=dataset.extras.get("order"))
         self.validation = None
         if parts.validation is not None:
             self.validation = DevicePart.of(self.encoding.encode(parts.validation), device)

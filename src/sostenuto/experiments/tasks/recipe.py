@@ -20,8 +20,12 @@ class DeviceConfig:
         readout_dropout: dropout on what the read-out sees.
         mixing: mix each training sequence with another of its batch, and the loss alike, by a share drawn evenly
             between 0 and this (after mixup, Zhang et al. 2018); for classes.
-        mirror: width of an image whose pixels the sequence reads row by row; half of the training images, by chance,
-            are mirrored left to right. 0 for none.
+        image_width: pixels of a row, where sequences are images read row by row (or in the data set's own order); the
+            four settings that follow give each training image, whenever it is drawn, another view.
+        mirror: mirror half of the images, by chance, left to right.
+        shift: move images by up to so many pixels along both axes.
+        turn: turn images by up to so many degrees.
+        zoom: make images larger or smaller by up to this share.
         noise_steps: append standard normal noise, drawn anew for every batch, up to so many steps; 0 for none.
         buckets: lengths at which sequences are sorted into batches of similar length.
         evaluate_every: epochs between two scores on the validation part.
@@ -32,7 +36,11 @@ class DeviceConfig:
     tf32: bool = False
     readout_dropout: float = 0.0
     mixing: float = 0.0
-    mirror: int = 0
+    image_width: int = 0
+    mirror: bool = False
+    shift: float = 0.0
+    turn: float = 0.0
+    zoom: float = 0.0
     noise_steps: int = 0
     buckets: tuple[int, ...] = ()
     evaluate_every: int = 1
@@ -41,10 +49,19 @@ class DeviceConfig:
     def __post_init__(self) -> None:
         check_fraction("readout_dropout", self.readout_dropout)
         check_fraction("mixing", self.mixing)
-        check_count("mirror", self.mirror, least=0)
+        check_count("image_width", self.image_width, least=0)
+        check_fraction("zoom", self.zoom)
+        require(
+            min(self.shift, self.turn) >= 0, "expected shift and turn of at least 0", f"got {self.shift}, {self.turn}"
+        )
         check_count("noise_steps", self.noise_steps, least=0)
         check_count("evaluate_every", self.evaluate_every)
         check_count("evaluation_batch", self.evaluation_batch)
+
+    @property
+    def views(self) -> bool:
+        """Whether training images are looked at differently each time."""
+        return self.mirror or max(self.shift, self.turn, self.zoom) > 0
 
 
 @dataclass(frozen=True)
