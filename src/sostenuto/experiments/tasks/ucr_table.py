@@ -17,6 +17,8 @@ from sostenuto.experiments.tasks.paper_grids import KERNELS
 from sostenuto.experiments.tasks.ucr_kernels import RULES, kernel_accuracy
 from sostenuto.experiments.tasks.ucr_networks import COLUMNS as NETWORKS
 from sostenuto.experiments.tasks.ucr_networks import Training, network_accuracy
+from sostenuto.experiments.tasks.ucr_wide_choice import COLUMNS as WIDE
+from sostenuto.experiments.tasks.ucr_wide_choice import wide_choice_accuracy
 from sostenuto.experiments.workbench import Workbench
 
 COLUMNS = (*KERNELS, *NETWORKS)
@@ -66,6 +68,19 @@ def accuracies(settings: Settings, bench: Workbench) -> Rows:
         ],
     )
     return rows
+
+
+def wide_accuracies(settings: Settings, bench: Workbench) -> Rows:
+    """Run the recurrent kernel chosen from a wider family, which the paper does not have, on ``wide_sets``."""
+    sets = {name: _part(bench.data(name), settings) for name in settings.wide_sets}
+    needed = {key: settings[key] for key in ("folds", "every", "most_train", "most_test")} | {"columns": list(WIDE)}
+
+    def cell(name: str) -> dict[str, Any]:
+        measure = partial(wide_choice_accuracy, sets[name], folds=settings.folds, every=settings.every, seed=bench.seed)
+        return _shared_cell(bench, f"{name}/rntk-wide", measure, needed)
+
+    found = bench.ahead([partial(cell, name) for name in settings.wide_sets])
+    return {name.removeprefix("ucr/"): each["test"] for name, each in zip(settings.wide_sets, found, strict=True)}
 
 
 def _kernel_cell(settings: Settings, bench: Workbench, name: str, dataset: Dataset, column: str) -> dict[str, Any]:
@@ -175,6 +190,17 @@ def compare_means(bench: Workbench, rows: Rows, paper: Rows) -> None:
         name = f"{column}: mean accuracy against the paper's on the same sets"
         if differences:
             bench.number(name, float(np.mean(differences)))
+        else:
+            leave_out(bench, name)
+
+
+def compare_wide(bench: Workbench, wide: Rows, paper: Rows) -> None:
+    """Report, for each wider choice, the mean minus the paper's RNTK over the sets that were run."""
+    known = [each for each in wide if each in paper]
+    for column in WIDE:
+        name = f"{column}: mean accuracy against the paper's RNTK on the same sets"
+        if known:
+            bench.number(name, float(np.mean([wide[each][column] - paper[each]["RNTK"] for each in known])))
         else:
             leave_out(bench, name)
 

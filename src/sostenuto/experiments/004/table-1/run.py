@@ -9,12 +9,15 @@ from sostenuto.experiments.tasks.paper_grids import KERNELS
 from sostenuto.experiments.tasks.ucr_table import (
     COLUMNS,
     MEASURES,
+    WIDE,
     Rows,
     accuracies,
     compare_means,
+    compare_wide,
     compared_rows,
     matrix,
     measures,
+    wide_accuracies,
 )
 from sostenuto.report.figures.plot import bars
 
@@ -39,6 +42,7 @@ def run(settings: Settings, bench: Workbench) -> None:
     best = float(everything[0, len(KERNELS) :].max())
     said = f"RNTK {everything[0, 0]:.1f} %, the best of the networks {best:.1f} %, on {len(with_networks)} sets"
     bench.law("RNTK is ahead of the trained networks", bool(everything[0, 0] > best), said)
+    _with_wide(bench, rows, wide_accuracies(settings, bench), paper)
     bench.note(f"{len(rows)} data sets were run, trained networks on the first {len(with_networks)} of them.")
     ours = dict(zip(COLUMNS, everything[0].tolist(), strict=True))
     known = [name for name in with_networks if name in paper]
@@ -61,6 +65,30 @@ def summary(bench: Workbench, rows: Rows, paper: Rows, names: list[str], columns
     ]
     bench.table(f"{len(columns)} columns over {len(known or names)} sets, ours / the paper's", ("", *columns), written)
     return measures(matrix(rows, names, columns))
+
+
+def _with_wide(bench: Workbench, rows: Rows, wide: Rows, paper: Rows) -> None:
+    """Sum up the kernels with each wider choice in the RNTK's place, and all together, over the sets that have all."""
+    compare_wide(bench, wide, paper)
+    together = {name: {**row, **wide[name]} for name, row in rows.items() if name in wide}
+    in_place = {column: (column, *KERNELS[1:]) for column in WIDE}
+    found = {column: measures(matrix(together, list(together), columns)) for column, columns in in_place.items()}
+    everything = (*WIDE, *KERNELS)
+    for columns in (*in_place.values(), everything):
+        values = measures(matrix(together, list(together), columns))
+        written = [(name, *(f"{one:.2f}" for one in values[i])) for i, name in enumerate(MEASURES)]
+        bench.table(f"{', '.join(columns)} over {len(together)} sets, ours", ("", *columns), written)
+    for column, columns in in_place.items():
+        mean, *near, rank = found[column]
+        bench.number(f"{column}: mean accuracy", float(mean[0]))
+        bench.number(f"{column}: Friedman rank in the RNTK's place", float(rank[0]))
+        law = f"{column} in the RNTK's place has the"
+        bench.law(f"{law} highest mean", bool(mean[0] > mean[1:].max()), _said(columns, mean))
+        bench.law(f"{law} best Friedman rank", bool(rank[0] < rank[1:].min()), _said(columns, rank))
+        said = "; ".join(
+            f"{name}: {_said(columns, each)}" for name, each in zip(("P90", "P95", "PMA"), near, strict=True)
+        )
+        bench.law(f"{law} highest P90, P95 and PMA", all(bool(each[0] == each.max()) for each in near), said)
 
 
 def _said(columns: Sequence[str], values: np.ndarray) -> str:

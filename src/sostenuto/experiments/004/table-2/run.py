@@ -3,12 +3,14 @@
 from sostenuto.experiments import Settings, Workbench
 from sostenuto.experiments.tasks.ucr_table import (
     COLUMNS,
-    Rows,
+    WIDE,
     accuracies,
     compare_means,
+    compare_wide,
     compared_rows,
     leave_out,
     paper_rows,
+    wide_accuracies,
 )
 from sostenuto.report.figures.plot import bars
 
@@ -16,24 +18,34 @@ from sostenuto.report.figures.plot import bars
 def run(settings: Settings, bench: Workbench) -> None:
     """Run every column on every set; put each beside the paper's."""
     rows, paper = accuracies(settings, bench), compared_rows()
+    wide = wide_accuracies(settings, bench)
     compare_means(bench, rows, paper)
+    compare_wide(bench, wide, paper)
     for name in paper_rows():
         if name in rows:
             bench.number(name, rows[name]["RNTK"])
         else:
             leave_out(bench, name)
+    written = {name: {**rows.get(name, {}), **wide.get(name, {})} for name in dict.fromkeys([*rows, *wide])}
+    columns = (*COLUMNS, *WIDE)
     bench.table(
         "Test accuracy in %, ours / the paper's",
-        ("data set", *COLUMNS),
-        [(name, *(_pair(name, column, rows, paper) for column in COLUMNS)) for name in rows],
+        ("data set", *columns),
+        [
+            (name, *(_pair(row.get(column), paper.get(name, {}).get(column)) for column in columns))
+            for name, row in written.items()
+        ],
     )
-    bench.note(f"{len(rows)} data sets were run, trained networks on the first {settings.network_sets} of them.")
+    bench.note(
+        f"{len(rows)} data sets were run, trained networks on the first {settings.network_sets} of them, "
+        f"and {' and '.join(WIDE)}, which the paper does not have, on {len(wide)}."
+    )
     ours = {name: row["RNTK"] for name, row in rows.items()}
     theirs = {name: row["RNTK"] for name, row in paper.items()}
     height = 90 + 18 * len(ours)
     bench.figure("RNTK", lambda axes: bars(axes, ours, expected=theirs, labels=("test accuracy, %", "")), height=height)
 
 
-def _pair(name: str, column: str, rows: Rows, paper: Rows) -> str:
-    ours = f"{rows[name][column]:.1f}" if column in rows[name] else "–"
-    return f"{ours} / {paper[name][column]:.1f}" if name in paper else ours
+def _pair(ours: float | None, theirs: float | None) -> str:
+    said = "–" if ours is None else f"{ours:.1f}"
+    return said if theirs is None else f"{said} / {theirs:.1f}"
