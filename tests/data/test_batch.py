@@ -105,3 +105,8 @@ def test_padding_and_back(lengths, channels):
 def test_as_sequences_keeps_float_arrays_as_they_are():
     array = np.zeros((2, 1), dtype=np.float32)
     assert as_sequences([array])[0] is array
+
+
+def test_what_is_on_the_device_already_is_not_moved():
+    batch = SequenceBatch(torch.zeros(2, 3, 1), torch.tensor([3, 1]), torch.tensor([0, 1]))
+    assert batch.to("cpu") is batch

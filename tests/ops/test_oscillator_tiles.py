@@ -124,6 +124,19 @@ def test_keeps_nothing_where_no_gradient_is_wanted():
     assert found[0].grad_fn is None
 
 
+def test_the_way_back_can_be_gone_twice_but_not_after_a_weight_has_changed():
+    """What was laid out on the way forward serves the way back: it must be that of the weights as they are."""
+    x, cells, y, z, _ = case(9, 2, 2, 3, 2)
+    leaves = leaves_of(x, cells, y, z)
+    loss = oscillator_tiles(x, cells, 0.7, y, z)[0].square().sum()
+    once, twice = (torch.autograd.grad(loss, leaves, retain_graph=True) for _ in range(2))
+    assert all(torch.equal(one, other) for one, other in zip(once, twice, strict=True))
+    with torch.no_grad():
+        cells[1].weight_ih.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        torch.autograd.grad(loss, leaves)
+
+
 def test_its_gradient_can_be_differentiated_again():
     x, cells, y, z, _ = case(9, 2, 2, 3, 2)
     leaves = leaves_of(x, cells, y, z)

@@ -40,7 +40,7 @@ class SequenceBatch:
         require(count > 0, "expected at least one sequence", "got an empty batch")
         require(steps > 0, "expected sequences of at least one step", "got zero steps")
         require(len(self.lengths) == count, f"expected {count} lengths", f"got {len(self.lengths)}")
-        low, high = int(self.lengths.min()), int(self.lengths.max())
+        low, high = (int(bound) for bound in self.lengths.aminmax())
         require(low >= 1 and high <= steps, f"expected lengths from 1 to {steps}", f"got {low} to {high}")
         if self.targets is not None:
             require(len(self.targets) == count, f"expected {count} targets", f"got {len(self.targets)}")
@@ -116,7 +116,10 @@ class SequenceBatch:
         return replace(self, values=self.values[:, :longest], targets=targets, timespans=spans)
 
     def to(self, device: torch.device | str, *, non_blocking: bool = False) -> "SequenceBatch":
-        """Move every tensor to ``device``."""
+        """Move every tensor to ``device``; what is there already is given back as it is."""
+        target = torch.device(device)
+        if all(value.device == target for value in self._tensors().values()):
+            return self
         moved = {name: value.to(device, non_blocking=non_blocking) for name, value in self._tensors().items()}
         return replace(self, **moved)
 

@@ -301,7 +301,7 @@ class UnICORNN(RecurrentLayer):
     def _mask(self, layer: int, y: Tensor) -> Tensor | None:
         """Draw what dropout keeps of a layer's outputs; None for the top layer and where dropout sleeps."""
         sleeps = not self.training or self.dropout == 0 or layer == self.num_layers - 1
-        return None if sleeps else self._drop(torch.ones_like(y[layer : layer + 1]))
+        return None if sleeps else F.dropout(torch.ones_like(y[layer : layer + 1]), self.dropout)
 
     def _run_stack(
         self, x: Tensor, cells: list[Cell], y: Tensor, z: Tensor, spans: Tensor | None

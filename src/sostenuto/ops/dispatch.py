@@ -24,6 +24,8 @@ def in_forward_mode(*tensors: Tensor | None) -> bool:
     >>> in_forward_mode(torch.ones(1), None)
     False
     """
+    if torch.autograd.forward_ad._current_level < 0:  # nobody has begun one, so that no tensor need be looked at
+        return False
     unpack = torch.autograd.forward_ad.unpack_dual
     return any(tensor is not None and unpack(tensor).tangent is not None for tensor in tensors)
 

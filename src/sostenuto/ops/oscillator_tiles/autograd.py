@@ -25,10 +25,12 @@ class TiledLayers(torch.autograd.Function):
 
         stiffness, keep, timespans, x, y, z, *tensors = inputs
         drive = x.to(y.dtype)
-        top, y_end, trace = sweep.forward(drive, cells_of(tensors), stiffness, y, z, timespans, keep=keep)
+        wanted = {"keep": keep, "input_gradient": ctx.needs_input_grad[3]}
+        top, y_end, trace, layers = sweep.forward(drive, cells_of(tensors), stiffness, y, z, timespans, **wanted)
         ctx.stiffness = stiffness
         ctx.set_materialize_grads(False)
         if keep:
+            ctx.layers = layers  # copies; that no weight has changed since is checked where the saved ones are unpacked
             ctx.save_for_backward(timespans, x, y, z, *tensors, top, *trace)
         return top, y_end, trace.last
 
@@ -44,7 +46,7 @@ class TiledLayers(torch.autograd.Function):
             from sostenuto.ops.oscillator_tiles import sweep
 
             trace = sweep.Trace(kept, risen, last)
-            given = (x.to(y.dtype), cells_of(tensors), ctx.stiffness, y, timespans, top, trace)
+            given = (ctx.layers, x.to(y.dtype), y, top, trace)
             gradients = sweep.backward(*given, *arriving, input_gradient=wanted[0])
             found = _listed(gradients, x)
         return None, None, None, *(g if want else None for g, want in zip(found, wanted, strict=True))

@@ -35,13 +35,17 @@ def forward(
     timespans: Float[Tensor, "T B"] | None,
     *,
     keep: bool,
-) -> tuple[Float[Tensor, "T B H"], Float[Tensor, "L B H"], Trace]:
-    """Give the top layer's outputs, the last y of all layers and, where ``keep``, what the way back needs."""
+    input_gradient: bool,
+) -> tuple[Float[Tensor, "T B H"], Float[Tensor, "L B H"], Trace, Any]:
+    """Give the top layer's outputs, the last y of all layers and, where ``keep``, what the way back needs.
+
+    That is the trace and, last, the weights as they are laid out; ``input_gradient`` says whether ``x`` will have one.
+    """
     top = new((*x.shape[:2], y.shape[2]), y.dtype)
     y_end, z_end = (part.detach().clone(memory_format=torch.contiguous_format) for part in (y, z))
-    layers = laid_out(cells, stiffness, timespans, y.dtype, back=False, input_gradient=False)
+    layers = laid_out(cells, stiffness, timespans, y.dtype, back=keep, input_gradient=input_gradient)
     kept, risen = run_forward(layers, x, (y_end, z_end), top, keep=keep)
-    return top, y_end, Trace(kept, risen, z_end)
+    return top, y_end, Trace(kept, risen, z_end), layers
 
 
 def run_forward(
@@ -115,11 +119,9 @@ class Sums(NamedTuple):
 
 
 def backward(
+    layers: Any,
     x: Float[Tensor, "T B F"],
-    cells: Sequence[Cell],
-    stiffness: float,
     y: Float[Tensor, "L B H"],
-    timespans: Float[Tensor, "T B"] | None,
     top: Float[Tensor, "T B H"],
     trace: Trace,
     d_top: Float[Tensor, "T B H"] | None,
@@ -128,11 +130,10 @@ def backward(
     *,
     input_gradient: bool,
 ) -> TileGradients:
-    """Run the adjoint of all layers; a gradient that is None does not arrive."""
+    """Run the adjoint of all layers, laid out by `forward`; a gradient that is None does not arrive."""
     L, B, H = y.shape
     d_x = new(tuple(x.shape), y.dtype) if input_gradient else None
     sums = Sums.zeros(B, L, H, x.shape[2], y, (d_y, d_z))
-    layers = laid_out(cells, stiffness, timespans, y.dtype, back=True, input_gradient=input_gradient)
     run_backward(layers, x, y, top, trace, d_top, d_x, sums)
     return sums.gradients(d_x)
 
