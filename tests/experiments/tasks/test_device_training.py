@@ -283,3 +283,21 @@ def test_contest_chooses_on_validation_and_tests_the_chosen(make_bench, digits):
     tested = [path.name for path in (bench.folder / "cells").rglob("test.*.json")]
     assert len(tested) == 4
     assert len(bench.tables[0].rows) == 4
+
+
+def test_word_vectors_learn_at_their_own_rate():
+    """At rate 0 they stay as given while the rest moves; at rate 1 they move too."""
+    words = word_stand_in(0)
+    moved = {}
+    for rate in (0.0, 1.0):
+        recipe = make_recipe(
+            SETTINGS | {"embedding_size": 4, "epochs": 1, "weight_decay": 0.0, "embedding_rate": rate, "ema_decay": 0.0}
+        )
+        training = DeviceTraining(words, recipe, "cpu")
+        before = {name: value.clone() for name, value in training.step.model.state_dict().items()}
+        training.run()
+        after = training.step.model.state_dict()
+        moved[rate] = {name: not torch.equal(after[name], before[name]) for name in before}
+    assert not moved[0.0].pop("embedding.weight")
+    assert all(moved[0.0].values())
+    assert all(moved[1.0].values())

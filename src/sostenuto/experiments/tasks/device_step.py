@@ -40,11 +40,11 @@ class DeviceStep:
         self.uses_graph = recipe.device.graph and device.type == "cuda"
         packs = model.layer.bidirectional and part.lengths is not None
         require(not (packs and self.uses_graph), "expected graph=false for two directions", "got a graph")
-        self.rate = torch.zeros((), device=device)
+        self.rate, self.embedding_rate = torch.zeros((), device=device), torch.zeros((), device=device)
         self.weight = torch.ones((), device=device)
         self.loss_sum = torch.zeros((), device=device, dtype=torch.float64)
         self.index = [torch.zeros(bucket.batch_size, dtype=torch.long, device=device) for bucket in buckets]
-        self.optimizer = make_optimizer(model, recipe, self.rate)
+        self.optimizer = make_optimizer(model, recipe, self.rate, self.embedding_rate)
         self.average = WeightAverage(model, training.ema_decay) if training.ema_decay else None
         live = model.state_dict()
         self._averaged = [(self.average.tensors[name], live[name]) for name in live] if self.average else []
@@ -58,6 +58,7 @@ class DeviceStep:
             self._record(bucket)
         self.index[bucket].copy_(index, non_blocking=True)
         self.rate.fill_(learning_rate)
+        self.embedding_rate.fill_(learning_rate * self.recipe.device.embedding_rate)
         self.weight.fill_(average_weight)
         if self.uses_graph:
             self._graphs[bucket].replay()
@@ -134,20 +135,28 @@ class DeviceStep:
         self._graphs[bucket] = graph
 
 
-def make_optimizer(model: nn.Module, recipe: Recipe, rate: Tensor) -> torch.optim.Optimizer:
-    """Make Adam or AdamW whose state exists from the start; weight decay is for matrices alone."""
+def make_optimizer(
+    model: nn.Module, recipe: Recipe, rate: Tensor, embedding_rate: Tensor | None = None
+) -> torch.optim.Optimizer:
+    """Make Adam or AdamW whose state exists from the start; weight decay is for matrices alone, word vectors apart."""
     training = recipe.run.training
     check_choice("optimizer", training.optimizer, ("adam", "adamw"))
     kind = torch.optim.Adam if training.optimizer == "adam" else torch.optim.AdamW
+    vectors = list(model.embedding.parameters()) if isinstance(model, TokenClassifier) else []
+    apart = set(map(id, vectors))
     weights = [weight for weight in model.parameters() if weight.requires_grad]
-    groups = [
-        {"params": [weight for weight in weights if weight.ndim > 1], "weight_decay": training.weight_decay},
-        {"params": [weight for weight in weights if weight.ndim <= 1], "weight_decay": 0.0},
+    others = [weight for weight in weights if id(weight) not in apart]
+    rates = [rate, rate, rate if embedding_rate is None else embedding_rate]
+    groups: list[dict[str, Any]] = [
+        {"params": [weight for weight in others if weight.ndim > 1], "weight_decay": training.weight_decay},
+        {"params": [weight for weight in others if weight.ndim <= 1], "weight_decay": 0.0},
+        {"params": vectors, "weight_decay": training.weight_decay},
     ]
     options: dict[str, Any] = {"capturable": True, "fused": True} if rate.is_cuda else {}
-    optimizer = kind([group for group in groups if group["params"]], lr=rate, **options)
-    for group in optimizer.param_groups:
-        group["lr"] = rate
+    kept = [(group, its) for group, its in zip(groups, rates, strict=True) if group["params"]]
+    optimizer = kind([group for group, _ in kept], lr=rate, **options)
+    for group, (_, its) in zip(optimizer.param_groups, kept, strict=True):
+        group["lr"] = its
     # One step at rate 0 makes the state; set to 0 it is that of an optimizer that has seen nothing.
     for weight in weights:
         weight.grad = torch.zeros_like(weight)

@@ -18,6 +18,7 @@ class DeviceConfig:
         graph: on CUDA, record the whole step once and replay it; layers that ask the device cannot (ExpRNN, cuDNN's).
         tf32: on CUDA, let products of matrices round to TensorFloat-32.
         readout_dropout: dropout on what the read-out sees.
+        embedding_rate: learning rate of word vectors, as a share of that of the other weights; 0 keeps them as given.
         mixing: mix each training sequence with another of its batch, and the loss alike, by a share drawn evenly
             between 0 and this (after mixup, Zhang et al. 2018); for classes.
         image_width: pixels of a row, where sequences are images read row by row (or in the data set's own order); the
@@ -35,6 +36,7 @@ class DeviceConfig:
     graph: bool = True
     tf32: bool = False
     readout_dropout: float = 0.0
+    embedding_rate: float = 1.0
     mixing: float = 0.0
     image_width: int = 0
     mirror: bool = False
@@ -48,6 +50,7 @@ class DeviceConfig:
 
     def __post_init__(self) -> None:
         check_fraction("readout_dropout", self.readout_dropout)
+        require(self.embedding_rate >= 0, "expected an embedding_rate of at least 0", f"got {self.embedding_rate}")
         check_fraction("mixing", self.mixing)
         check_count("image_width", self.image_width, least=0)
         check_fraction("zoom", self.zoom)
