@@ -62,8 +62,9 @@ def pack_into(matrix, packed):
         width = min(panel, -(-(columns - low) // lanes) * lanes)
         high = min(low + width, columns)
         for k in range(depth):
-            for c in range(low, high):
-                packed[at + k * width + c - low] = matrix[k, c]
+            row, target = matrix[k, low:high], packed[at + k * width : at + (k + 1) * width]
+            for c in range(high - low):
+                target[c] = row[c]
         at += depth * width
         low += width
 
