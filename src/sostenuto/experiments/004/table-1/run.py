@@ -71,24 +71,20 @@ def _with_wide(bench: Workbench, rows: Rows, wide: Rows, paper: Rows) -> None:
     """Sum up the kernels with each wider choice in the RNTK's place, and all together, over the sets that have all."""
     compare_wide(bench, wide, paper)
     together = {name: {**row, **wide[name]} for name, row in rows.items() if name in wide}
-    in_place = {column: (column, *KERNELS[1:]) for column in WIDE}
-    found = {column: measures(matrix(together, list(together), columns)) for column, columns in in_place.items()}
-    everything = (*WIDE, *KERNELS)
-    for columns in (*in_place.values(), everything):
-        values = measures(matrix(together, list(together), columns))
+    tables = [(column, *KERNELS[1:]) for column in WIDE]
+    found = [measures(matrix(together, list(together), columns)) for columns in (*tables, (*WIDE, *KERNELS))]
+    for columns, values in zip((*tables, (*WIDE, *KERNELS)), found, strict=True):
         written = [(name, *(f"{one:.2f}" for one in values[i])) for i, name in enumerate(MEASURES)]
         bench.table(f"{', '.join(columns)} over {len(together)} sets, ours", ("", *columns), written)
-    for column, columns in in_place.items():
-        mean, *near, rank = found[column]
-        bench.number(f"{column}: mean accuracy", float(mean[0]))
-        bench.number(f"{column}: Friedman rank in the RNTK's place", float(rank[0]))
-        law = f"{column} in the RNTK's place has the"
-        bench.law(f"{law} highest mean", bool(mean[0] > mean[1:].max()), _said(columns, mean))
-        bench.law(f"{law} best Friedman rank", bool(rank[0] < rank[1:].min()), _said(columns, rank))
-        said = "; ".join(
-            f"{name}: {_said(columns, each)}" for name, each in zip(("P90", "P95", "PMA"), near, strict=True)
-        )
-        bench.law(f"{law} highest P90, P95 and PMA", all(bool(each[0] == each.max()) for each in near), said)
+    for column, values in zip(WIDE, found, strict=False):
+        bench.number(f"{column}: mean accuracy", float(values[0, 0]))
+        bench.number(f"{column}: Friedman rank in the RNTK's place", float(values[-1, 0]))
+    columns, (mean, *near, rank) = tables[0], found[0]
+    law = f"{columns[0]} in the RNTK's place has the"
+    bench.law(f"{law} highest mean", bool(mean[0] > mean[1:].max()), _said(columns, mean))
+    bench.law(f"{law} best Friedman rank", bool(rank[0] < rank[1:].min()), _said(columns, rank))
+    said = "; ".join(f"{name}: {_said(columns, each)}" for name, each in zip(("P90", "P95", "PMA"), near, strict=True))
+    bench.law(f"{law} highest P90, P95 and PMA", all(bool(each[0] == each.max()) for each in near), said)
 
 
 def _said(columns: Sequence[str], values: np.ndarray) -> str:
