@@ -29,13 +29,8 @@ def kernel_accuracy(dataset: Dataset, column: str, *, folds: int, every: int, se
     Appendix A.1: sequences scaled to ‖x‖ = 1, a C-SVM, hyper-parameters and C by ``folds`` folds of the training part.
     The rules are those of `RNTKClassifier`, for every kernel alike, and share everything up to the choice.
     """
-    assert dataset.test is not None
-    train, test = (
-        [unit_norm(np.asarray(each, dtype=np.float64)) for each in part.sequences]
-        for part in (dataset.train, dataset.test)
-    )
-    labels, answers = (np.asarray(part.targets) for part in (dataset.train, dataset.test))
-    classes, indices = np.unique(labels, return_inverse=True)
+    train, indices, test, answers = unit_parts(dataset)
+    classes = np.unique(np.asarray(dataset.train.targets))
     choices = _choices(column, train, indices, folds, every, seed)
     totals = {rule: np.zeros((len(test), len(classes))) for rule in choices}
     for point in _distinct([one for _, chosen in choices.values() for one in chosen]):
@@ -51,6 +46,17 @@ def kernel_accuracy(dataset: Dataset, column: str, *, folds: int, every: int, se
         "validated": {rule: 100 * validated for rule, (validated, _) in choices.items()},
         "chosen": {rule: [{**point, "C": cost} for point, cost in chosen] for rule, (_, chosen) in choices.items()},
     }
+
+
+def unit_parts(dataset: Dataset) -> tuple[list[np.ndarray], np.ndarray, list[np.ndarray], np.ndarray]:
+    """Give training sequences scaled to ‖x‖ = 1 with the numbers of their classes, test sequences with their labels."""
+    assert dataset.test is not None
+    train, test = (
+        [unit_norm(np.asarray(each, dtype=np.float64)) for each in part.sequences]
+        for part in (dataset.train, dataset.test)
+    )
+    indices = np.unique(np.asarray(dataset.train.targets), return_inverse=True)[1]
+    return train, indices, test, np.asarray(dataset.test.targets)
 
 
 def _choices(

@@ -8,8 +8,9 @@ import numpy as np
 from sostenuto.data.dataset import Dataset
 from sostenuto.estimators.folds import deal_folds
 from sostenuto.estimators.grid_search import right_answers
-from sostenuto.estimators.kernel_base import grid_points, unit_norm
+from sostenuto.estimators.kernel_base import grid_points
 from sostenuto.estimators.support_vectors import SupportVectors
+from sostenuto.experiments.tasks.ucr_kernels import unit_parts
 from sostenuto.kernels import RecurrentNTK
 
 AXES: dict[str, tuple[Any, ...]] = {
@@ -66,13 +67,8 @@ def wide_choice_accuracy(dataset: Dataset, *, folds: int, every: int, seed: int)
     that then have the most right answers, each at its smallest such cost, are averaged. The test part is seen by their
     machines alone.
     """
-    assert dataset.test is not None
-    train, test = (
-        [unit_norm(np.asarray(each, dtype=np.float64)) for each in part.sequences]
-        for part in (dataset.train, dataset.test)
-    )
-    labels, answers = (np.asarray(part.targets) for part in (dataset.train, dataset.test))
-    classes, indices = np.unique(labels, return_inverse=True)
+    train, indices, test, answers = unit_parts(dataset)
+    classes = np.unique(np.asarray(dataset.train.targets))
     found: dict[str, Any] = {"test": {}, "validated": {}, "chosen": {}}
     for column, chosen in choices(train, indices, folds=folds, every=every, seed=seed).items():
         total = np.sum([each.scores(train, indices, test) for each in chosen], axis=0)
