@@ -114,6 +114,8 @@ class TestStep:
             assert 0 < as_turned.sum() < 64
         with pytest.raises(InputError, match="rows of 4 pixels"):
             viewed(torch.zeros(1, 6, 1), DeviceConfig(image_width=4, mirror=True))
+        with pytest.raises(InputError, match="expected an image_width for views of images"):
+            make_recipe(SETTINGS | {"shift": 1.0})
 
     def test_views_move_the_middle_of_an_image_no_further_than_they_may(self):
         """A bright square stays bright, its centroid moves by at most the shift, and turning keeps it where it is."""

@@ -53,7 +53,7 @@ def viewed(
     steps, channels = values.shape[1:]
     width = device.image_width
     depth = channels if channels < width else channels // width
-    fits = width > 0 and steps * channels % (width * depth) == 0
+    fits = steps * channels % (width * depth) == 0
     cure = "set image_width to the pixels of a row"
     require(fits, f"expected rows of {width} pixels", f"got {steps} steps of {channels} numbers", cure)
     if order is not None:
