@@ -30,7 +30,14 @@ KINDS = {
     "noise and subsampling": {"input_noise": 0.3, "subsample": 4},
     "early stopping": {"patience": 1, "learning_rate": 0.3, "epochs": 8},
     "truncated": {"gradient_window": 3},
+    "muon": {"optimizer": "muon"},
 }
+
+
+@pytest.fixture(autouse=True)
+def small_matrices(monkeypatch):
+    """Let Muon take the small layers of these tests for large ones."""
+    monkeypatch.setattr("sostenuto.training.muon._LEAST_SIDE", 4)
 
 
 def outcome(trainer: Trainer) -> tuple:

@@ -91,7 +91,8 @@ class TrainingConfig:
     Args:
         epochs: passes over the training part.
         batch_size: sequences in one step, over all processes together.
-        optimizer: ``"adamw"``, ``"adam"`` or ``"sgd"`` (with ``momentum``).
+        optimizer: ``"adamw"``, ``"adam"``, ``"sgd"`` (with ``momentum``) or ``"muon"`` (orthogonal steps for matrices
+            inside the layer, AdamW for all else).
         learning_rate: the peak.
         weight_decay: as the optimizer defines it.
         momentum: of SGD.
@@ -168,7 +169,7 @@ class TrainingConfig:
             check_positive(name, getattr(self, name), zero=True)
         for name in ("ema_decay", "label_smoothing", "momentum", "rkhs_total_variation"):
             check_fraction(name, getattr(self, name))
-        check_choice("optimizer", self.optimizer, ("adamw", "adam", "sgd"))
+        check_choice("optimizer", self.optimizer, ("adamw", "adam", "sgd", "muon"))
         check_choice("schedule", self.schedule, ("constant", "step", "cosine", "one-cycle"))
         check_choice("select", self.select, ("best", "last"))
         check_choice("class_weights", self.class_weights, ("none", "balanced"))

@@ -23,6 +23,7 @@ from sostenuto.training.average import WeightAverage, snapshot
 from sostenuto.training.batches import BatchSource, BatchTransform, subsample_steps
 from sostenuto.training.checkpoint import newest_checkpoint, write_checkpoint
 from sostenuto.training.config import TrainingConfig
+from sostenuto.training.muon import Muon, parameter_groups
 from sostenuto.training.objective import Objective
 from sostenuto.training.penalty import RKHSPenalty
 from sostenuto.training.probes import Probe
@@ -312,6 +313,8 @@ def _make_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Opt
     shared: dict[str, Any] = {"lr": config.learning_rate, "weight_decay": config.weight_decay, "fused": fused or None}
     if config.optimizer == "sgd":
         return torch.optim.SGD(parameters, momentum=config.momentum, **shared)
+    if config.optimizer == "muon":
+        return Muon(parameter_groups(model), **shared)
     kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
     return kind(parameters, **shared)
 

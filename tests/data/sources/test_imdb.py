@@ -86,6 +86,15 @@ def test_parts_are_shuffled_alike_every_time(data_folder):
     assert (labels[1:] != labels[:-1]).sum() > 5
 
 
+def test_groups_are_blocks_of_neighbors_of_either_label(data_folder, monkeypatch):
+    monkeypatch.setattr(imdb, "REVIEWS_A_GROUP", 10)
+    put(data_folder, train=[f"word{index}" for index in range(50)])
+    data = so.datasets.load("imdb", data_folder)
+    words = np.array(data.extras["vocabulary"])
+    number = np.array([int(words[one[0]].removeprefix("word")) for one in data.train.sequences])
+    assert (data.train.groups == number % 25 // 10).all()
+
+
 def test_the_original_archive_gives_the_same(data_folder, tmp_path):
     put(data_folder)
     lines = so.datasets.load("imdb", data_folder)

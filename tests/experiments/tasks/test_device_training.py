@@ -136,6 +136,16 @@ class TestStep:
         assert 1 / 1.2**2 - 0.1 < masses.min() < 0.8
         assert 1.3 < masses.max() < 1 / 0.8**2 + 0.1
 
+    def test_views_of_whole_pixels_hold_no_other_values_and_a_share_of_images_stays_as_it_is(self):
+        images = torch.randint(5, (400, 36, 1)).float()
+        settings = DeviceConfig(image_width=6, shift=1.5, turn=10.0, whole_pixels=True, view_share=0.25)
+        views = viewed(images, settings)
+        assert set(views.unique().tolist()) == {0.0, 1.0, 2.0, 3.0, 4.0}
+        assert 0.15 < (views != images).flatten(1).any(1).float().mean() < 0.3
+        blurred = viewed(images, DeviceConfig(image_width=6, shift=1.5))
+        assert len(blurred.unique()) > 1000
+        assert not DeviceConfig(image_width=6, shift=1.5, view_share=0.0).views
+
     def test_views_of_permuted_images_are_permuted_views(self):
         order, images = torch.randperm(30), torch.rand(7, 30, 1)
         settings = DeviceConfig(image_width=6, mirror=True, shift=1.0, turn=10.0, zoom=0.1)

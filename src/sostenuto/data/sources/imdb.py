@@ -7,6 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Int
 
 from sostenuto.checks import FileFormatError
 from sostenuto.data.dataset import Dataset, SequenceSet
@@ -22,6 +23,8 @@ SHA256 = "c40f74a18d3b61f90feba1e17730e0d38e8b97c05fde7008942e91923d1658fe"
 VOCABULARY_SIZE = 25_000
 SHUFFLE_SEED = 2011
 CLASSES = ("negative", "positive")
+REVIEWS_A_GROUP = 250
+"""Reviews of a film are neighbors in the order of the ids, at most 30 of a label: blocks keep films together."""
 
 _PARTS = ("train", "test")
 _FOLDERS = {f"{part}/{side}": (part, label) for part in _PARTS for label, side in enumerate(("neg", "pos"))}
@@ -43,6 +46,8 @@ def load(name: str, places: Places) -> Dataset:
 
     The files are sorted by label, so both parts are shuffled with a fixed seed. ``extras`` holds ``vocabulary``, the
     words in order of their ids, and ``embedding``, their (25002, 100) GloVe vectors, where a file of them is found.
+    ``groups`` numbers blocks of neighbors in the files: no film of the training part is in the test part, so a
+    validation part drawn by group (``split="group"``), unlike one drawn at random, asks what the test part asks.
     """
     paths = places.obtain(name, FORMS, _download, _ADVICE)
     if len(paths) == 1:
@@ -70,8 +75,19 @@ def _encoded(reviews: list[Review], vocabulary: Vocabulary, path: Path) -> Seque
     for index, sequence in zip(order, sequences, strict=True):
         if len(sequence) == 0:
             raise FileFormatError(path, "expected words in every review", f"got {reviews[index].text!r}")
-    targets = np.array(CLASSES)[[reviews[index].label for index in order]]
-    return SequenceSet(sequences=sequences, targets=targets, task="classification", target_name="sentiment")
+    labels = np.array([review.label for review in reviews])
+    targets = np.array(CLASSES)[labels[order]]
+    groups = _blocks(labels)[order]
+    return SequenceSet(sequences, targets=targets, task="classification", groups=groups, target_name="sentiment")
+
+
+def _blocks(labels: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+    """Give neighbors of one label a common number, both labels alike: as many are negative as positive in a block."""
+    place = np.empty(len(labels), dtype=np.int64)
+    for label in range(len(CLASSES)):
+        rows = np.flatnonzero(labels == label)
+        place[rows] = np.arange(len(rows))
+    return place // REVIEWS_A_GROUP
 
 
 def read_lines(path: Path) -> list[Review]:

@@ -18,6 +18,7 @@ from sostenuto.models.readout import pool
 from sostenuto.models.sequence import SequenceToSequence
 from sostenuto.models.tokens import TokenClassifier
 from sostenuto.training.average import WeightAverage
+from sostenuto.training.muon import Muon, inner_matrices
 from sostenuto.training.state import random_states, set_random_states
 
 _WARM_UP = 3
@@ -138,25 +139,24 @@ class DeviceStep:
 def make_optimizer(
     model: nn.Module, recipe: Recipe, rate: Tensor, embedding_rate: Tensor | None = None
 ) -> torch.optim.Optimizer:
-    """Make Adam or AdamW whose state exists from the start; weight decay is for matrices alone, word vectors apart."""
+    """Make the optimizer with its state from the start; weight decay is for matrices alone, word vectors apart."""
     training = recipe.run.training
-    check_choice("optimizer", training.optimizer, ("adam", "adamw"))
-    kind = torch.optim.Adam if training.optimizer == "adam" else torch.optim.AdamW
+    kinds = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "muon": Muon}
+    check_choice("optimizer", training.optimizer, tuple(kinds))
     vectors = list(model.embedding.parameters()) if isinstance(model, TokenClassifier) else []
-    apart = set(map(id, vectors))
+    inner = inner_matrices(model) if training.optimizer == "muon" else []
+    apart = set(map(id, [*vectors, *inner]))
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     others = [weight for weight in weights if id(weight) not in apart]
-    rates = [rate, rate, rate if embedding_rate is None else embedding_rate]
+    decayed, plain = {"weight_decay": training.weight_decay, "lr": rate}, {"weight_decay": 0.0, "lr": rate}
     groups: list[dict[str, Any]] = [
-        {"params": [weight for weight in others if weight.ndim > 1], "weight_decay": training.weight_decay},
-        {"params": [weight for weight in others if weight.ndim <= 1], "weight_decay": 0.0},
-        {"params": vectors, "weight_decay": training.weight_decay},
+        {"params": inner, "orthogonal": True, **decayed},
+        {"params": [weight for weight in others if weight.ndim > 1], **decayed},
+        {"params": [weight for weight in others if weight.ndim <= 1], **plain},
+        {"params": vectors, **decayed, "lr": rate if embedding_rate is None else embedding_rate},
     ]
     options: dict[str, Any] = {"capturable": True, "fused": True} if rate.is_cuda else {}
-    kept = [(group, its) for group, its in zip(groups, rates, strict=True) if group["params"]]
-    optimizer = kind([group for group, _ in kept], lr=rate, **options)
-    for group, (_, its) in zip(optimizer.param_groups, kept, strict=True):
-        group["lr"] = its
+    optimizer = kinds[training.optimizer]([group for group in groups if group["params"]], lr=rate, **options)
     # One step at rate 0 makes the state; set to 0 it is that of an optimizer that has seen nothing.
     for weight in weights:
         weight.grad = torch.zeros_like(weight)

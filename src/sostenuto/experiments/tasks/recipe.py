@@ -22,7 +22,9 @@ class DeviceConfig:
         mixing: mix each training sequence with another of its batch, and the loss alike, by a share drawn evenly
             between 0 and this (after mixup, Zhang et al. 2018); for classes.
         image_width: pixels of a row, where sequences are images read row by row (or in the data set's own order); the
-            four settings that follow give each training image, whenever it is drawn, another view.
+            settings that follow give training images, whenever they are drawn, another view.
+        view_share: share of the images, by chance, that are shifted, turned and zoomed.
+        whole_pixels: take the nearest pixel for a view instead of a mixture of four, which blurs.
         mirror: mirror half of the images, by chance, left to right.
         shift: move images by up to so many pixels along both axes.
         turn: turn images by up to so many degrees.
@@ -39,6 +41,8 @@ class DeviceConfig:
     embedding_rate: float = 1.0
     mixing: float = 0.0
     image_width: int = 0
+    view_share: float = 1.0
+    whole_pixels: bool = False
     mirror: bool = False
     shift: float = 0.0
     turn: float = 0.0
@@ -53,6 +57,7 @@ class DeviceConfig:
         require(self.embedding_rate >= 0, "expected an embedding_rate of at least 0", f"got {self.embedding_rate}")
         check_fraction("mixing", self.mixing)
         check_count("image_width", self.image_width, least=0)
+        check_fraction("view_share", self.view_share, one=True)
         check_fraction("zoom", self.zoom)
         require(
             min(self.shift, self.turn) >= 0, "expected shift and turn of at least 0", f"got {self.shift}, {self.turn}"
@@ -66,7 +71,12 @@ class DeviceConfig:
     @property
     def views(self) -> bool:
         """Whether training images are looked at differently each time."""
-        return self.mirror or max(self.shift, self.turn, self.zoom) > 0
+        return self.mirror or self.moves
+
+    @property
+    def moves(self) -> bool:
+        """Whether some training images are shifted, turned or zoomed."""
+        return self.view_share > 0 and max(self.shift, self.turn, self.zoom) > 0
 
 
 @dataclass(frozen=True)

@@ -62,12 +62,23 @@ def viewed(
     if device.mirror:
         chance = torch.rand(len(values), 1, 1, 1, device=values.device) < 0.5
         rows = torch.where(chance, rows.flip(2), rows)
-    if device.shift or device.turn or device.zoom:
-        grid = _places(rows, device)
-        rows = F.grid_sample(rows.permute(0, 3, 1, 2), grid, padding_mode="border", align_corners=False)
-        rows = rows.permute(0, 2, 3, 1)
+    if device.moves:
+        rows = _moved(rows, device)
     values = rows.reshape(values.shape)
     return values if order is None else values.index_select(1, order)
+
+
+def _moved(
+    rows: Float[Tensor, "batch height width depth"], device: DeviceConfig
+) -> Float[Tensor, "batch height width depth"]:
+    mode = "nearest" if device.whole_pixels else "bilinear"
+    grid = _places(rows, device)
+    moved = F.grid_sample(rows.permute(0, 3, 1, 2), grid, mode, padding_mode="border", align_corners=False)
+    moved = moved.permute(0, 2, 3, 1)
+    if device.view_share == 1:
+        return moved
+    chance = torch.rand(len(rows), 1, 1, 1, device=rows.device) < device.view_share
+    return torch.where(chance, moved, rows)
 
 
 def _places(rows: Float[Tensor, "batch height width depth"], device: DeviceConfig) -> Float[Tensor, "batch h w 2"]:
