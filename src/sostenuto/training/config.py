@@ -94,6 +94,7 @@ class TrainingConfig:
         optimizer: ``"adamw"``, ``"adam"``, ``"sgd"`` (with ``momentum``) or ``"muon"`` (orthogonal steps for matrices
             inside the layer, AdamW for all else).
         learning_rate: the peak.
+        matrix_rate: learning rate of Muon's matrices, as a multiple of that of the other weights.
         weight_decay: as the optimizer defines it.
         momentum: of SGD.
         schedule: ``"constant"``, ``"step"`` (times ``step_factor`` at each of ``step_epochs``), ``"cosine"`` to 0, or
@@ -124,6 +125,7 @@ class TrainingConfig:
     batch_size: int = 32
     optimizer: str = "adamw"
     learning_rate: float = 0.01
+    matrix_rate: float = 1.0
     weight_decay: float = 0.0
     momentum: float = 0.9
     schedule: str = "one-cycle"
@@ -158,6 +160,7 @@ class TrainingConfig:
             check_count("step_epochs", epoch)
         check_count("rkhs_draws", self.rkhs_draws, least=2)
         check_positive("learning_rate", self.learning_rate)
+        check_positive("matrix_rate", self.matrix_rate)
         for name in (
             "weight_decay",
             "gradient_clip",

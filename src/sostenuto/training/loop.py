@@ -314,7 +314,7 @@ def _make_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Opt
     if config.optimizer == "sgd":
         return torch.optim.SGD(parameters, momentum=config.momentum, **shared)
     if config.optimizer == "muon":
-        return Muon(parameter_groups(model), **shared)
+        return Muon(parameter_groups(model, config.matrix_rate), **shared)
     kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
     return kind(parameters, **shared)
 

@@ -21,7 +21,8 @@ class Muon(torch.optim.AdamW):
 
     m ← .95 m + .05 G,  W ← (1 − ηλ)W − .6 η √max(n, k) · orth(.95 m + .05 G) for W of n × k, where orth(UΣVᵀ) ≈ UVᵀ
     by five rounds of a quintic (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon; the root after Liu et
-    al. 2025, arXiv:2502.16982, so that a learning rate serves both kinds of weights).
+    al. 2025, arXiv:2502.16982, so that a learning rate serves both kinds of weights). η is the group's learning rate
+    times its ``matrix_rate``: what a unit does over hundreds of steps bears smaller steps than the matrices between.
 
     >>> weight = nn.Parameter(torch.zeros(16, 16))
     >>> optimizer = Muon([{"params": [weight], "orthogonal": True}], lr=0.1)
@@ -35,6 +36,7 @@ class Muon(torch.optim.AdamW):
         super().__init__(params, **options)
         for group in self.param_groups:
             group.setdefault("orthogonal", False)
+            group.setdefault("matrix_rate", 1.0)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -47,7 +49,7 @@ class Muon(torch.optim.AdamW):
         for group in self.param_groups:
             if group["orthogonal"]:
                 kept = {weight: weight.grad for weight in group["params"] if weight.grad is not None}
-                self._step_orthogonal(kept, group["lr"], group["weight_decay"])
+                self._step_orthogonal(kept, group["matrix_rate"] * group["lr"], group["weight_decay"])
                 gradients |= kept
         for weight in gradients:
             weight.grad = None
@@ -93,12 +95,15 @@ def orthogonal(matrices: Float[Tensor, "*batch row column"]) -> Float[Tensor, "*
     return x.mT if tall else x
 
 
-def parameter_groups(model: nn.Module) -> list[dict[str, Any]]:
+def parameter_groups(model: nn.Module, matrix_rate: float = 1.0) -> list[dict[str, Any]]:
     """Divide the weights of a model into Muon's two groups; one without weights is left out."""
     matrices = inner_matrices(model)
     inside = set(map(id, matrices))
     others = [weight for weight in model.parameters() if weight.requires_grad and id(weight) not in inside]
-    groups: list[dict[str, Any]] = [{"params": matrices, "orthogonal": True}, {"params": others}]
+    groups: list[dict[str, Any]] = [
+        {"params": matrices, "orthogonal": True, "matrix_rate": matrix_rate},
+        {"params": others},
+    ]
     return [group for group in groups if group["params"]]
 
 

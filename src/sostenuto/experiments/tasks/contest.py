@@ -14,7 +14,7 @@ from sostenuto.experiments.tasks.recipe import Recipe, make_recipe
 from sostenuto.experiments.workbench import Workbench
 from sostenuto.report.figures.plot import lines
 
-SHARED, TRIED = "all", "try"
+SHARED, TRIED, LAYER = "all", "try", "option"
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,9 @@ class Trained:
 
 
 def candidates(settings: Mapping[str, Any], prefix: str, part: str = "") -> dict[str, Recipe]:
-    """Read the recipes of a contestant from flat settings: ``all.*``, then ``<part>.*``, then ``<prefix>.*``.
+    """Read the recipes of a contestant from flat settings: ``all.*``, ``<part>.*``, ``<prefix>.*``, both together.
 
+    Later ones prevail; ``<part>.<prefix>.*`` are for that contestant on that data set alone.
     ``<prefix>.try.<name>`` and ``all.try.<name>`` list values to choose from on the validation part; several such lists
     are combined. The key of a recipe names what it tries.
 
@@ -46,8 +47,8 @@ def candidates(settings: Mapping[str, Any], prefix: str, part: str = "") -> dict
     [('small/learning_rate=0.1', 0.1), ('small/learning_rate=0.2', 0.2)]
     """
     own: dict[str, Any] = {}
-    for lead in (SHARED, part, prefix):
-        own |= {key.removeprefix(f"{lead}."): value for key, value in settings.items() if key.startswith(f"{lead}.")}
+    for lead in (SHARED, part, prefix, f"{part}.{prefix}"):
+        own |= {key.removeprefix(f"{lead}."): value for key, value in settings.items() if _is_under(key, lead)}
     tried = {key.removeprefix(f"{TRIED}."): own.pop(key) for key in list(own) if key.startswith(f"{TRIED}.")}
     empty = [name for name, values in tried.items() if not values]
     require(not empty, "expected values to choose from", f"got none for {empty}")
@@ -94,6 +95,14 @@ def compete(
     bench.table(f"Trainings on {dataset.name}", columns, rows)
     bench.figure(f"Validation, {dataset.name}", partial(_draw, curves=curves), caption="One line a model, first seed.")
     return found
+
+
+def _is_under(key: str, lead: str) -> bool:
+    """Whether a setting is of this group itself, and not of a contestant in it."""
+    if not key.startswith(f"{lead}."):
+        return False
+    first, _, more = key.removeprefix(f"{lead}.").partition(".")
+    return not more or first in (TRIED, LAYER)
 
 
 def _choice(bench: Workbench, dataset: Dataset, recipes: Mapping[str, Recipe], name: str, lead: str) -> str:

@@ -150,7 +150,7 @@ def make_optimizer(
     others = [weight for weight in weights if id(weight) not in apart]
     decayed, plain = {"weight_decay": training.weight_decay, "lr": rate}, {"weight_decay": 0.0, "lr": rate}
     groups: list[dict[str, Any]] = [
-        {"params": inner, "orthogonal": True, **decayed},
+        {"params": inner, "orthogonal": True, "matrix_rate": training.matrix_rate, **decayed},
         {"params": [weight for weight in others if weight.ndim > 1], **decayed},
         {"params": [weight for weight in others if weight.ndim <= 1], **plain},
         {"params": vectors, **decayed, "lr": rate if embedding_rate is None else embedding_rate},

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, no_type_check
 from numba import njit
 
 from sostenuto.ops.columns.cpu import OPTIONS, repeated_rows, room, tile_of
+from sostenuto.ops.oscillator_adjoint.cpu import walk_back
 from sostenuto.ops.panel_product.cpu import multiply, multiply_rows, whole_vectors
 from sostenuto.ops.tanh.cpu import tanh
 
@@ -127,10 +128,9 @@ def backward_tile(
     n, first, last = R * H, low * H, high * H
     a = 0 * low  # the first place; if it were known when compiling, room would be compiled for every place
     K = max(CHUNK_ROWS // R, 1)
-    wide, narrow = whole_vectors(H, top), whole_vectors(channels, top)
-    bottom, hidden = room(top, K * R, channels, a), room(top, K, n, a + 1)
-    x_bar, d_hidden = room(top, K, n, a + 3), room(top, K, n, a + 4)
-    spread, d_below = room(top, K * R, wide + SPREAD, a), room(top, K * R, max(wide, narrow), a + 1).reshape(-1)
+    wide, narrow, size = whole_vectors(H, top), whole_vectors(channels, top), top.itemsize
+    bottom, hidden, x_bar = room(top, K * R, channels, a), room(top, K, n, a + 1), room(top, K, n, a + 3)
+    spread, d_below = room(top, K * R, wide + SPREAD, a), room(top, K * R, max(wide, narrow), a + 4).reshape(-1)
     totals = room(top, channels + (L - 1) * H, wide, a + 2).reshape(-1)
     w_sums, g_sums, b_sums = room(top, L, n, a + 6), room(top, L, n, a + 7), room(top, L, n, a + 8)
     spread[:], totals[:], w_sums[:], g_sums[:], b_sums[:] = 0, 0, 0, 0, 0
@@ -140,27 +140,31 @@ def backward_tile(
         tile_of(y_bar, low, high, a + 13),
         tile_of(z_bar, low, high, a + 14),
     )
-    span, g_now = room(top, 1, COLUMNS, a + 15)[0], room(top, 1, COLUMNS, a + 11)[0]
-    span[:] = 1
+    kinds = K if layers.spans.shape[0] > 0 else 1
+    span, g_now, whole = room(top, kinds, n, a + 15), room(top, kinds, n, a + 11), room(top, 1, n, a + 16)[0]
+    span[:], whole[:] = 1, 1
     chunks = -(-T // K)
     for chunk in range(chunks):
         start = (chunks - 1 - chunk) * K
         k = min(K, T - start)
         flushes = chunk % FLUSH_CHUNKS == FLUSH_CHUNKS - 1 or chunk == chunks - 1
         gather_chunk(u, u_step, u_row, start, k, low, R, bottom)
+        _gather_spans(layers.spans, start, low, H, span)
         for layer in range(L - 1, -1, -1):
             out = top if layer == L - 1 else kept[layer]
             before = y[layer].reshape(-1)[first:last] if start == 0 else out[start - 1, first:last]
             if layer > 0:
                 hand_up(kept[layer - 1], (start, first), k, n, layers.masks, layer - 1, first, hidden)
-            d_out, d_at, pace = d_hidden, (0, 0), 1
+            arriving, pace, factor = d_below.ctypes.data, n * size, whole
             if layer == L - 1:
-                d_out, d_at, pace = d_top, (start * moves, first), moves
-            for lo in range(0, n, COLUMNS):
-                hi = min(lo + COLUMNS, n)
-                _adjoint(risen[layer], w[layer], g[layer], layers, start, low, k, before, out, first, d_out, d_at, pace,
-                         z_now[layer], y_bars[layer], z_bars[layer], w_sums[layer], g_sums[layer], b_sums[layer],
-                         span, g_now, x_bar, lo, hi)  # fmt: skip
+                pace = moves * d_top.shape[1] * size
+                arriving = d_top.ctypes.data + start * pace + first * size
+            elif layers.masks.shape[0] > 0:
+                factor = layers.masks[layer, first:last]
+            _scale_steps(g[layer], span, g_now)
+            _adjoint(layers.alpha, out, risen[layer], start, first, k, before, arriving, pace, factor, w[layer], g_now,
+                     span, z_now[layer], y_bars[layer], z_bars[layer], w_sums[layer], g_sums[layer], b_sums[layer],
+                     x_bar)  # fmt: skip
             _spread(x_bar.reshape(-1), k * R, H, spread)
             _sum_products(layer, bottom, hidden, spread, totals, d_matrix, k * R, wide, H, flushes)
             if flushes:
@@ -168,7 +172,7 @@ def backward_tile(
                     _sum_vectors(sums, d_vectors[layer, part])
             if layer > 0:
                 _hand_down(layers, layer, x_bar, d_below, k * R, wide)
-                _receive(d_below, wide, layers.masks, layer - 1, low, R, k, H, d_hidden)
+                _compact(d_below, wide, k * R, H)
             elif d_u.shape[0] > 0:
                 _hand_down(layers, layer, x_bar, d_below, k * R, narrow)
                 _scatter(d_below, narrow, d_u, start, k, low, R, channels)
@@ -179,38 +183,38 @@ def backward_tile(
 
 @no_type_check
 @njit(**OPTIONS)
-def _adjoint(
-    rise, weight, step, layers, start, low, k, before, out, first, d_out, d_at, pace, z_now, y_bars, z_bars, w_sums,
-    g_sums, b_sums, span, g_now, x_bar, lo, hi,
-):  # fmt: skip
-    """Step some columns back through a chunk; ``d_out`` is read from its own first row and column on."""
-    n, H, alpha = hi - lo, layers.weight.shape[1], layers.alpha
-    one = out.dtype.type(1.0)
-    w, z, y_bar, z_bar = weight[lo:hi], z_now[lo:hi], y_bars[lo:hi], z_bars[lo:hi]
-    w_sum, g_sum, b_sum = w_sums[lo:hi], g_sums[lo:hi], b_sums[lo:hi]
-    g = step[lo:hi] if layers.spans.shape[0] == 0 else g_now
-    for t in range(k - 1, -1, -1):
-        if layers.spans.shape[0] > 0:
-            for i in range(n):
-                span[i] = layers.spans[start + t, low + (lo + i) // H]
-                g[i] = step[lo + i] * span[i]
-        y_t = out[start + t - 1, first + lo : first + hi] if t > 0 else before[lo:hi]
-        rise_t = rise[start + t, first + lo : first + hi]
-        out_bar = d_out[d_at[0] + t * pace, d_at[1] + lo : d_at[1] + hi]
-        x_bar_t = x_bar[t, lo:hi]
-        for i in range(n):
-            y_i, value = y_t[i], rise_t[i]
-            force = value + alpha * y_i
-            y_b = y_bar[i] + out_bar[i]
-            z_b = z_bar[i] + g[i] * y_b
-            x_b = (g[i] * z_b) * (value * value - one)
-            x_bar_t[i] = x_b
-            w_sum[i] += x_b * y_i
-            b_sum[i] += x_b
-            g_sum[i] += span[i] * (y_b * z[i] - z_b * force)
-            z[i] += g[i] * force
-            y_bar[i] = y_b + w[i] * x_b - g[i] * alpha * z_b
-            z_bar[i] = z_b
+def _gather_spans(spans, start, low, H, span):
+    """Spread the time spans of a chunk over the units; where there are none, all are 1 already."""
+    for t in range(min(len(span), len(spans) - start)):
+        for i in range(span.shape[1]):
+            span[t, i] = spans[start + t, low + i // H]
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _scale_steps(step, span, scaled):
+    """Multiply a layer's steps by the time spans of a chunk."""
+    for t in range(len(span)):
+        row, target = span[t], scaled[t]
+        for i in range(len(step)):
+            target[i] = step[i] * row[i]
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _adjoint(alpha, out, rise, start, first, k, before, arriving, pace, factor, weight, step, span, z, y_bar, z_bar,
+             w_sum, g_sum, b_sum, x_bar):  # fmt: skip
+    """Step a tile back through a chunk; ``arriving`` is where the first step's gradient lies."""
+    size, n, columns = x_bar.itemsize, x_bar.shape[1], out.shape[1]
+    skip, scaled = (start * columns + first) * size, (n * size if len(span) > 1 else 0)
+    walk_back(
+        alpha, size, n, k, before.ctypes.data,
+        (out.ctypes.data + skip, rise.ctypes.data + skip, arriving, x_bar.ctypes.data, step.ctypes.data,
+         span.ctypes.data),
+        (columns * size, columns * size, pace, n * size, scaled, scaled),
+        (weight.ctypes.data, factor.ctypes.data),
+        (z.ctypes.data, y_bar.ctypes.data, z_bar.ctypes.data, w_sum.ctypes.data, g_sum.ctypes.data, b_sum.ctypes.data),
+    )  # fmt: skip
 
 
 @no_type_check
@@ -253,24 +257,8 @@ def hand_up(out, out_at, k, n, masks, layer, first, hidden):
 
 @no_type_check
 @njit(**OPTIONS)
-def _receive(d_below, wide, masks, layer, low, R, k, H, d_hidden):
-    """Take the gradient of a layer's outputs from above, without what was dropped."""
-    for t in range(k):
-        for r in range(R):
-            row, target = d_below[(t * R + r) * wide : (t * R + r) * wide + H], d_hidden[t, r * H : (r + 1) * H]
-            if masks.shape[0] > 0:
-                mask = masks[layer, (low + r) * H : (low + r + 1) * H]
-                for i in range(H):
-                    target[i] = row[i] * mask[i]
-            else:
-                target[:] = row
-
-
-@no_type_check
-@njit(**OPTIONS)
-def _compact(padded, rows, columns):
+def _compact(flat, wide, rows, columns):
     """Close the gaps that whole vectors leave behind each row."""
-    flat, wide = padded.reshape(-1), padded.shape[1]
     if wide != columns:
         for row in range(1, rows):
             for c in range(columns):
@@ -287,7 +275,7 @@ def drive_chunk(layers, layer, bottom, hidden, drive, rows, H):
     wide = drive.shape[1] * size
     multiply(drive.dtype.type(0.0), below, depth * size, size, rows, packed, depth, drive.ctypes.data, wide, depth,
              False)  # fmt: skip
-    _compact(drive, rows, H)
+    _compact(drive.reshape(-1), drive.shape[1], rows, H)
 
 
 @no_type_check

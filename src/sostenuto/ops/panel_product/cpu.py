@@ -94,27 +94,27 @@ def _generate(builder, single, rows, vectors, a, a_row, a_column, b, b_row, c, c
     vector = ir.VectorType(number, lanes)
     a_at, c_at = ([_plus(builder, at, row, r) for r in range(rows)] for at, row in ((a, a_row), (c, c_row)))
     places = [(r, v) for r in range(rows) for v in range(vectors)]
-    c_at = [builder.add(c_at[r], _whole(VECTOR_BYTES * v)) for r, v in places]
+    c_at = [builder.add(c_at[r], whole(VECTOR_BYTES * v)) for r, v in places]
     none = ir.Constant(vector, [0.0] * lanes)
-    held = [builder.select(keep, _load(builder, at, vector, size), none) for at in c_at]
+    held = [builder.select(keep, load(builder, at, vector, size), none) for at in c_at]
     entry = builder.block
     head, body, done = (builder.append_basic_block(name) for name in ("head", "body", "done"))
     builder.branch(head)
     builder.position_at_end(head)
     k, a_offset, b_at = (builder.phi(_WORD) for _ in range(3))
     sums = [builder.phi(vector) for _ in places]
-    for phi, value in zip([k, a_offset, b_at, *sums], [_whole(0), _whole(0), b, *held], strict=True):
+    for phi, value in zip([k, a_offset, b_at, *sums], [whole(0), whole(0), b, *held], strict=True):
         phi.add_incoming(value, entry)
     builder.cbranch(builder.icmp_signed("<", k, count), body, done)
     builder.position_at_end(body)
-    right = [_load(builder, builder.add(b_at, _whole(VECTOR_BYTES * v)), vector, size) for v in range(vectors)]
-    left = [_spread(builder, _load(builder, builder.add(at, a_offset), number, size), vector, lanes) for at in a_at]
+    right = [load(builder, builder.add(b_at, whole(VECTOR_BYTES * v)), vector, size) for v in range(vectors)]
+    left = [spread(builder, load(builder, builder.add(at, a_offset), number, size), vector, lanes) for at in a_at]
     fused = ("contract",)
     grown = [
         builder.fadd(builder.fmul(left[r], right[v], flags=fused), total, flags=fused)
         for (r, v), total in zip(places, sums, strict=True)
     ]
-    steps = [builder.add(k, _whole(1)), builder.add(a_offset, a_column), builder.add(b_at, b_row)]
+    steps = [builder.add(k, whole(1)), builder.add(a_offset, a_column), builder.add(b_at, b_row)]
     for phi, value in zip([k, a_offset, b_at, *sums], [*steps, *grown], strict=True):
         phi.add_incoming(value, body)
     builder.branch(head)
@@ -124,22 +124,24 @@ def _generate(builder, single, rows, vectors, a, a_row, a_column, b, b_row, c, c
 
 
 @no_type_check
-def _whole(value):
+def whole(value):
+    """Write a whole number."""
     return ir.Constant(_WORD, value)
 
 
 @no_type_check
 def _plus(builder, address, stride, times):
-    return builder.add(address, builder.mul(stride, _whole(times)))
+    return builder.add(address, builder.mul(stride, whole(times)))
 
 
 @no_type_check
-def _load(builder, address, kind, size):
+def load(builder, address, kind, size):
+    """Read a number or a vector from an address; it need begin at a number's border only."""
     return builder.load(builder.inttoptr(address, kind.as_pointer()), align=size)
 
 
 @no_type_check
-def _spread(builder, value, vector, lanes):
+def spread(builder, value, vector, lanes):
     """Repeat one number over a vector."""
     place = ir.IntType(32)
     nothing = ir.Constant(vector, ir.Undefined)

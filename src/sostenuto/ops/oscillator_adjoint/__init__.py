@@ -1,0 +1,1 @@
+"""The adjoint of a stretch of oscillator steps, for the kernels of other ops."""
