@@ -77,6 +77,9 @@ def _generate(builder, vector, size, vectors, alpha, count, before, rows, paces,
     )
     out = builder.select(builder.icmp_signed(">", step, whole(0)), builder.sub(out, paces[0]), before)
     inputs = zip(*(read(address) for address in (out, rise, arriving, pace, span)), weight, factor, strict=True)
+    _fetch(
+        builder, [builder.add(address, whole(width * (vectors + v))) for address in (out, rise, arriving) for v in many]
+    )
     columns = zip(*states, inputs, strict=True)
     found = [_step_back(builder, vector, alpha, given, *state) for *state, given in columns]
     write([bar for bar, _ in found], drive)
@@ -88,6 +91,17 @@ def _generate(builder, vector, size, vectors, alpha, count, before, rows, paces,
     builder.position_at_end(done)
     for phis, address in zip(states, carried, strict=True):
         write(phis, address)
+
+
+@no_type_check
+def _fetch(builder, addresses):
+    """Ask for what the next columns will read: their rows lie too far apart for the machine to see them coming."""
+    kind, place = ir.IntType(32), ir.IntType(8).as_pointer()
+    form = ir.FunctionType(ir.VoidType(), [place, kind, kind, kind])
+    prefetch = cgutils.get_or_insert_function(builder.module, form, "llvm.prefetch.p0")
+    for address in addresses:
+        hints = [ir.Constant(kind, hint) for hint in (0, 3, 1)]  # to read, into the first cache, numbers
+        builder.call(prefetch, [builder.inttoptr(address, place), *hints])
 
 
 @no_type_check

@@ -8,6 +8,7 @@ they nor those of the layers in between are ever written to memory.
 
 from typing import Any, NamedTuple, no_type_check
 
+import numpy as np
 from numba import njit
 
 from sostenuto.ops.columns.cpu import OPTIONS, repeated_rows, room, tile_of
@@ -23,6 +24,9 @@ FLUSH_CHUNKS = 8
 """Chunks whose gradients of a matrix are summed in the working precision before they go into float64 sums."""
 SPREAD = 16
 """Numbers between the rows of a right factor: rows a power of two apart would share few sets of the first cache."""
+
+TURNED = 16
+"""Rows of a matrix that are turned into columns at once."""
 
 
 class Layers(NamedTuple):
@@ -205,13 +209,14 @@ def _scale_steps(step, span, scaled):
 def _adjoint(alpha, out, rise, start, first, k, before, arriving, pace, factor, weight, step, span, z, y_bar, z_bar,
              w_sum, g_sum, b_sum, x_bar):  # fmt: skip
     """Step a tile back through a chunk; ``arriving`` is where the first step's gradient lies."""
-    size, n, columns = x_bar.itemsize, x_bar.shape[1], out.shape[1]
-    skip, scaled = (start * columns + first) * size, (n * size if len(span) > 1 else 0)
+    size, n = x_bar.itemsize, x_bar.shape[1]
+    out_pace, rise_pace, scaled = out.shape[1] * size, rise.shape[1] * size, (n * size if len(span) > 1 else 0)
+    out_at = out.ctypes.data + start * out_pace + first * size
+    rise_at = rise.ctypes.data + start * rise_pace + first * size
     walk_back(
         alpha, size, n, k, before.ctypes.data,
-        (out.ctypes.data + skip, rise.ctypes.data + skip, arriving, x_bar.ctypes.data, step.ctypes.data,
-         span.ctypes.data),
-        (columns * size, columns * size, pace, n * size, scaled, scaled),
+        (out_at, rise_at, arriving, x_bar.ctypes.data, step.ctypes.data, span.ctypes.data),
+        (out_pace, rise_pace, pace, n * size, scaled, scaled),
         (weight.ctypes.data, factor.ctypes.data),
         (z.ctypes.data, y_bar.ctypes.data, z_bar.ctypes.data, w_sum.ctypes.data, g_sum.ctypes.data, b_sum.ctypes.data),
     )  # fmt: skip
@@ -326,3 +331,38 @@ def _spread(flat, rows, H, spread):
         source, target = flat[row * H : (row + 1) * H], spread[row]
         for c in range(H):
             target[c] = source[c]
+
+
+@no_type_check
+@njit(**OPTIONS)
+def add_tiles(d_matrices, d_vectors, H, matrices, vectors):
+    """Add up the sums of all tiles: each layer's matrix as V lies, one after the other, and its vectors."""
+    tiles, L = d_vectors.shape[:2]
+    low, at, rows = 0, 0, np.empty((TURNED, H))
+    for layer in range(L):
+        depth = H if layer > 0 else d_matrices.shape[1] - (L - 1) * H
+        part = matrices[at : at + depth * H].reshape(H, depth)
+        for first in range(0, depth, TURNED):
+            count = min(TURNED, depth - first)
+            rows[:] = 0
+            for tile in range(tiles):
+                for row in range(count):
+                    _add(d_matrices[tile, low + first + row], rows[row])
+            for c in range(H):
+                target = part[c, first : first + count]
+                for row in range(count):
+                    target[row] = rows[row, c]
+        rows[:] = 0
+        for kind in range(3):
+            for tile in range(tiles):
+                _add(d_vectors[tile, layer, kind], rows[kind])
+            vectors[layer, kind] = rows[kind]
+        at += depth * H
+        low += depth
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _add(row, total):
+    for c in range(len(total)):
+        total[c] += row[c]

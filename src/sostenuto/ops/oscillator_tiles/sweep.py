@@ -103,19 +103,15 @@ class Sums(NamedTuple):
 
     def gradients(self, d_x: Float[Tensor, "T B F"] | None) -> TileGradients:
         """Add the tiles up."""
-        L, _, H = self.y.shape
-        matrices = torch.from_numpy(self.matrices.sum(0))[:, :H].to(self.y.dtype)
-        parts = matrices.split([len(matrices) - (L - 1) * H, *[H] * (L - 1)])
-        weight, step, bias = torch.from_numpy(self.vectors.sum(0)).to(self.y.dtype).unbind(1)
-        return TileGradients(
-            d_x,
-            self.y,
-            self.z,
-            [part.T.clone(memory_format=torch.contiguous_format) for part in parts],
-            weight,
-            step,
-            bias,
-        )
+        (L, _, H), dtype = self.y.shape, self.y.dtype
+        rows = self.matrices.shape[1]
+        heights = [rows - (L - 1) * H, *[H] * (L - 1)]
+        matrices = torch.empty(H * rows, dtype=dtype)
+        vectors = torch.empty(L, 3, H, dtype=dtype)
+        cpu.add_tiles(self.matrices, self.vectors, H, matrices.numpy(), vectors.numpy())
+        weight, step, bias = vectors.unbind(1)
+        parts = [part.view(H, -1) for part in matrices.split([H * height for height in heights])]
+        return TileGradients(d_x, self.y, self.z, parts, weight, step, bias)
 
 
 def backward(
