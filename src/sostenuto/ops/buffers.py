@@ -93,11 +93,16 @@ def _take(size: int) -> np.ndarray:
 def _give_back(owner: np.ndarray) -> None:
     """Let memory wait for the next buffer of its size; make room for it from the other sizes first."""
     size = len(owner)
+    if _kept() + size <= KEPT_BYTES or _makes_room(size):
+        _waiting.setdefault(size, []).append(owner)
+
+
+def _makes_room(size: int) -> bool:
+    """Let go of memory of other sizes until there is room, and say whether there is."""
     for other in list(_waiting):
         while other != size and _kept() + size > KEPT_BYTES and _waiting.get(other):
             _waiting[other].pop()
-    if _kept() + size <= KEPT_BYTES:
-        _waiting.setdefault(size, []).append(owner)
+    return _kept() + size <= KEPT_BYTES
 
 
 def _kept() -> int:

@@ -14,7 +14,8 @@ from numba.extending import intrinsic
 
 from sostenuto.ops.panel_product.cpu import VECTOR_BYTES, VECTORS, load, spread, whole
 
-_OPTIONS: Any = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"contract"}}
+_OPTIONS: Any = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": False}
+"""Not what other kernels are compiled with: which products and sums are fused is said at each of them."""
 _TOGETHER = VECTORS // 2
 """Vectors that are walked at once: steps of one depend on each other, and those of another fill the gaps."""
 _FUSED = ("contract",)
@@ -120,14 +121,13 @@ def _step_back(builder, vector, alpha, given, z, y_bar, z_bar, w_sum, g_sum, b_s
 
     one = ir.Constant(vector, [1.0] * vector.count)
     force = plus(value, times(alpha, y))
-    y_b = plus(y_bar, times(arriving, factor))
+    y_b = builder.fadd(y_bar, builder.fmul(arriving, factor))
     z_b = plus(z_bar, times(g, y_b))
-    pull = times(g, z_b)
-    x_b = times(pull, minus(times(value, value), one))
+    x_b = times(times(g, z_b), minus(times(value, value), one))
     w_sum = plus(w_sum, times(x_b, y))
-    g_sum = plus(g_sum, times(span, minus(times(y_b, z), times(z_b, force))))
+    g_sum = plus(g_sum, times(span, minus(times(y_b, z), builder.fmul(z_b, force))))
     z = plus(z, times(g, force))
-    y_bar = minus(plus(y_b, times(weight, x_b)), times(alpha, pull))
+    y_bar = minus(plus(y_b, times(weight, x_b)), times(times(g, alpha), z_b))
     return x_b, (z, y_bar, z_b, w_sum, g_sum, plus(b_sum, x_b))
 
 

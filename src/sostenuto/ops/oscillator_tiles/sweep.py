@@ -177,19 +177,20 @@ def laid_out(
     input_gradient: bool,
 ) -> Any:
     """Lay the weights of all layers out for the kernels; ``back`` packs the matrices for the way back too."""
-    matrices = [cell.weight_ih.detach().to(dtype).numpy() for cell in cells]
-    none = np.empty(0, matrices[0].dtype)
+    matrices = [_array(cell.weight_ih, dtype) for cell in cells]
+    none, width = np.empty(0, matrices[0].dtype), len(matrices[0])
     into = _packed([matrix.T for matrix in matrices], none)
     returned = [matrix if index or input_gradient else none.reshape(0, 0) for index, matrix in enumerate(matrices)]
-    rows = [torch.stack([getattr(cell, name) for cell in cells]).detach().to(dtype) for name in ("weight_hh", "step")]
-    width = rows[0].shape[1]
-    bias = torch.stack([rows[0].new_zeros(width) if c.bias is None else c.bias for c in cells]).detach().to(dtype)
-    masks = [cell.mask.detach().reshape(-1).to(dtype) for cell in cells if cell.mask is not None]
-    mask = torch.stack(masks).numpy() if masks else none.reshape(0, 0)
     factors, factors_at = _packed(returned if back else [], none)
-    weight, step = (part.numpy() for part in rows)
+    weight, step, bias = (np.zeros((len(cells), width), none.dtype) for _ in range(3))
+    for row, cell in enumerate(cells):
+        weight[row], step[row] = _array(cell.weight_hh, dtype), _array(cell.step, dtype)
+        if cell.bias is not None:
+            bias[row] = _array(cell.bias, dtype)
+    masks = [_array(cell.mask, dtype).reshape(-1) for cell in cells if cell.mask is not None]
+    mask = np.stack(masks) if masks else none.reshape(0, 0)
     layers = cpu.Layers(
-        into=into[0], into_at=into[1], back=factors, back_at=factors_at, bias=bias.numpy(), weight=weight, step=step,
+        into=into[0], into_at=into[1], back=factors, back_at=factors_at, bias=bias, weight=weight, step=step,
         masks=mask, spans=none.reshape(0, 0), alpha=mask.dtype.type(stiffness),
     )  # fmt: skip
     return with_spans(layers, timespans, dtype)
@@ -200,14 +201,22 @@ def with_spans(layers: Any, timespans: Float[Tensor, "T B"] | None, dtype: torch
     return layers if timespans is None else layers._replace(spans=timespans.detach().to(dtype).contiguous().numpy())
 
 
+def _array(values: Tensor, dtype: torch.dtype) -> Any:
+    held = values.detach()
+    return (held if held.dtype == dtype else held.to(dtype)).numpy()
+
+
 def _packed(matrices: list[Any], none: Any) -> tuple[Any, Any]:
     """Pack right factors one after the other; give them and where each begins."""
     kind = torch.from_numpy(none).dtype
     sizes = [matrix.shape[0] * padded(matrix.shape[1], kind) for matrix in matrices]
     borders = np.cumsum([0, *sizes])
-    packed = torch.zeros(int(borders[-1]), dtype=kind).numpy()  # torch's memory begins where a vector does
-    for matrix, low, high in zip(matrices, borders[:-1], borders[1:], strict=True):
-        pack_into(matrix, packed[low:high])
+    packed = torch.empty(int(borders[-1]), dtype=kind).numpy()  # torch's memory begins where a vector does
+    for matrix, size, low, high in zip(matrices, sizes, borders[:-1], borders[1:], strict=True):
+        part = packed[low:high]
+        if size > matrix.size:
+            part[:] = 0  # what fills rows up to whole vectors
+        pack_into(matrix, part)
     return packed, borders
 
 

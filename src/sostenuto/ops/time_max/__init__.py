@@ -6,7 +6,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sostenuto.ops import buffers
 from sostenuto.ops.backend import HAS_NUMBA
 from sostenuto.ops.dispatch import in_forward_mode, runs_eagerly
 
@@ -14,9 +13,8 @@ from sostenuto.ops.dispatch import in_forward_mode, runs_eagerly
 def time_max(values: Float[Tensor, "B T H"]) -> Float[Tensor, "B H"]:
     """Give max_t values; where several steps hold it, they share its gradient evenly, as in `torch.amax`.
 
-    torch's own way back looks for the largest value at every step again, three passes over all of them. In eager code
-    on the CPU, where values lie step after step as the layers write them, the forward pass notes the step instead. Any
-    other values are torch's.
+    torch's own way back goes three times over all steps. In eager code on the CPU, where values lie step after step as
+    the layers write them, one pass finds the largest value again and hands it its gradient. All others are torch's.
 
     >>> time_max(torch.tensor([[[1.0, 4.0], [3.0, 2.0]]])).tolist()
     [[3.0, 4.0]]
@@ -29,26 +27,23 @@ def time_max(values: Float[Tensor, "B T H"]) -> Float[Tensor, "B H"]:
 
 
 class _TimeMax(torch.autograd.Function):
-    """The maximum, the step that has it, and the count of steps that do."""
+    """torch's maximum, and a way back in one pass."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor) -> Tensor:
-        """Find all three in one pass."""
-        from sostenuto.ops.time_max import cpu
-
-        largest, steps, alone = cpu.largest(values)
-        ctx.alone, ctx.steps, ctx.shape = alone, steps, values.shape
+        """Find the largest values."""
+        largest = values.amax(1)
         ctx.save_for_backward(values, largest)
         return largest
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Tensor:
-        """Hand the gradient to the step noted, or evenly to those that share the value."""
+        """Hand the gradient to the step that has the value, or evenly to those that share it."""
         (gradient,) = gradients
         values, largest = ctx.saved_tensors
-        if ctx.alone:
-            B, T, H = ctx.shape
-            spread = buffers.new((T, B, H), gradient.dtype).zero_()
-            return spread.scatter_(0, ctx.steps[None], gradient[None]).transpose(0, 1)
-        holds = values == largest[:, None]
-        return holds * (gradient / holds.sum(1))[:, None]
+        if torch.is_grad_enabled():
+            holds = values == largest[:, None]
+            return holds * (gradient / holds.sum(1))[:, None]
+        from sostenuto.ops.time_max import cpu
+
+        return cpu.handed_back(values, largest, gradient)

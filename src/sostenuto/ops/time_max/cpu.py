@@ -1,40 +1,50 @@
-"""The largest value over time on the CPU: Numba, one pass over memory."""
+"""The way back of the largest value over time on the CPU: Numba, one pass over memory."""
 
 from typing import no_type_check
 
 import numpy as np
-import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from numba import njit
 from torch import Tensor
 
-from sostenuto.ops.columns.cpu import OPTIONS, block_of
+from sostenuto.ops.buffers import new
+from sostenuto.ops.columns.cpu import OPTIONS, block_of, flat
 from sostenuto.ops.threads import run_blocks
 
 
-def largest(values: Float[Tensor, "B T H"]) -> tuple[Float[Tensor, "B H"], Int[Tensor, "B H"], bool]:
-    """Give the largest value over time, the first step that has it, and whether no other step does, anywhere."""
+def handed_back(
+    values: Float[Tensor, "B T H"], largest: Float[Tensor, "B H"], gradient: Float[Tensor, "B H"]
+) -> Float[Tensor, "B T H"]:
+    """Give each step that has the largest value an even share of its gradient, and the others 0."""
     B, T, H = values.shape
-    rows = values.detach().transpose(0, 1).reshape(T, B * H).numpy()
-    best, step, ties = np.empty(B * H, rows.dtype), np.empty(B * H, np.int64), np.zeros(B * H, np.int32)
-    run_blocks(lambda start, stop: _largest(rows, best, step, ties, start, stop), B * H, block_of(B * H, values.dtype))
-    return torch.from_numpy(best).view(B, H), torch.from_numpy(step).view(B, H), not ties.any()
+    spread = new((T, B, H), values.dtype)
+    rows, shares = (each.view(T, B * H).numpy() for each in (values.detach().transpose(0, 1), spread))
+    most, arriving = flat(largest, values.dtype), flat(gradient, values.dtype)
+
+    def kernel(start: int, stop: int) -> None:
+        _hand_back(rows, most, arriving, shares, start, stop)
+
+    run_blocks(kernel, B * H, block_of(B * H, values.dtype))
+    return spread.transpose(0, 1)
 
 
 @no_type_check
 @njit(**OPTIONS)
-def _largest(rows, best, step, ties, start, stop):
-    n = stop - start
-    most, at, same = rows[0, start:stop].copy(), np.zeros(n, np.int32), np.zeros(n, np.int32)
-    for t in range(1, rows.shape[0]):
-        row, now = rows[t, start:stop], np.int32(t)
+def _hand_back(rows, largest, gradient, shares, start, stop):
+    T, n = rows.shape[0], stop - start
+    most, arriving, zero = largest[start:stop], gradient[start:stop], rows.dtype.type(0)
+    holders, ties = np.zeros(n, np.int32), np.int32(0)
+    for t in range(T):
+        row, share = rows[t, start:stop], shares[t, start:stop]
         for i in range(n):
-            value, before = row[i], most[i]
-            # what is not a number is larger than every number, as in torch, and stays so
-            above = (value > before) | ((value != value) & (before == before))
-            same[i] = np.int32(0) if above else same[i] + np.int32(value == before)
-            at[i] = now if above else at[i]
-            most[i] = value if above else before
-    best[start:stop] = most
-    step[start:stop] = at
-    ties[start:stop] = same
+            # as in torch, one that is not a number is the largest
+            holds = (row[i] == most[i]) | ((row[i] != row[i]) & (most[i] != most[i]))
+            share[i] = arriving[i] if holds else zero
+            holders[i] += np.int32(holds)
+    for i in range(n):
+        ties = max(ties, holders[i])
+    if ties > 1:
+        for t in range(T):
+            share = shares[t, start:stop]
+            for i in range(n):
+                share[i] /= max(holders[i], np.int32(1))
