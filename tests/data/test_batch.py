@@ -85,6 +85,15 @@ def test_select_trims_steps_and_step_targets_but_never_others():
     assert plain.targets.shape == (2, 4)
 
 
+def test_an_empty_choice_and_values_of_another_shape_are_refused():
+    batch = SequenceBatch(torch.zeros(3, 4, 1), torch.tensor([4, 2, 2]))
+    with pytest.raises(InputError, match="at least one sequence"):
+        batch.select(torch.zeros(3, dtype=torch.bool))
+    with pytest.raises(InputError, match="values of shape"):
+        batch.with_values(torch.zeros(3, 5, 1))
+    assert batch.with_values(torch.ones(3, 4, 1)).lengths is batch.lengths
+
+
 def test_inconsistent_tensors_are_refused():
     with pytest.raises(InputError, match="lengths from 1 to 2"):
         SequenceBatch(torch.zeros(1, 2, 1), torch.tensor([3]))

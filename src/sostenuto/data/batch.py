@@ -1,7 +1,7 @@
 """`SequenceBatch`: sequences of any length, padded, with what is needed to see the padding."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -101,7 +101,8 @@ class SequenceBatch:
     def select(self, indices: Tensor | Sequence[int]) -> "SequenceBatch":
         """Take the sequences at ``indices``, trimmed to the longest of them."""
         index = torch.as_tensor(indices, device=self.values.device)
-        picked = replace(self, **{name: value[index] for name, value in self._tensors().items()})
+        picked = self._with(**{name: value[index] for name, value in self._tensors().items()})
+        require(len(picked) > 0, "expected at least one sequence", "got an empty batch")
         return picked.trimmed()
 
     def trimmed(self) -> "SequenceBatch":
@@ -113,7 +114,13 @@ class SequenceBatch:
         if targets is not None and self.has_step_targets:
             targets = targets[:, :longest]
         spans = None if self.timespans is None else self.timespans[:, :longest]
-        return replace(self, values=self.values[:, :longest], targets=targets, timespans=spans)
+        return self._with(values=self.values[:, :longest], targets=targets, timespans=spans)
+
+    def with_values(self, values: Sequences) -> "SequenceBatch":
+        """Put other values of the same shape in place of those there are."""
+        shape, given = tuple(self.values.shape), tuple(values.shape)
+        require(given == shape, f"expected values of shape {shape}", f"got {given}")
+        return self._with(values=values)
 
     def to(self, device: torch.device | str, *, non_blocking: bool = False) -> "SequenceBatch":
         """Move every tensor to ``device``; what is there already is given back as it is."""
@@ -121,11 +128,17 @@ class SequenceBatch:
         if all(value.device == target for value in self._tensors().values()):
             return self
         moved = {name: value.to(device, non_blocking=non_blocking) for name, value in self._tensors().items()}
-        return replace(self, **moved)
+        return self._with(**moved)
 
     def sequences(self) -> list[Tensor]:
         """Give the sequences back without their padding."""
         return [value[:length] for value, length in zip(self.values, self.lengths.tolist(), strict=True)]
+
+    def _with(self, **changes: Any) -> "SequenceBatch":
+        """Do as `dataclasses.replace` where nothing can have become wrong: a training does it at every step."""
+        changed = object.__new__(type(self))
+        changed.__dict__.update(self.__dict__, **changes)
+        return changed
 
     def _tensors(self) -> dict[str, Tensor]:
         pairs = ((field.name, getattr(self, field.name)) for field in fields(self))

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,13 @@ from sostenuto.checks import InputError, SostenutoError, require
 from sostenuto.data.batch import SequenceBatch
 from sostenuto.data.files.atomic import write_atomically
 from sostenuto.models.base import SequenceModel
+from sostenuto.training.adam import QuickAdam
 from sostenuto.training.average import WeightAverage, snapshot
 from sostenuto.training.batches import BatchSource, BatchTransform, subsample_steps
 from sostenuto.training.checkpoint import newest_checkpoint, write_checkpoint
+from sostenuto.training.clipping import clip_gradients
 from sostenuto.training.config import TrainingConfig
+from sostenuto.training.garbage import lasting_objects
 from sostenuto.training.muon import Muon, parameter_groups
 from sostenuto.training.objective import Objective
 from sostenuto.training.penalty import RKHSPenalty
@@ -95,7 +98,8 @@ class Trainer:
             if self._resumes:
                 self._resume()
             self._rewrite_log()
-            self._epochs()
+            with lasting_objects():
+                self._epochs()
         unwrap(self.plain_model)
         if self.state.best is not None:
             self.plain_model.load_state_dict(self.state.best)
@@ -149,7 +153,7 @@ class Trainer:
             parameter.grad = None
         minimized.backward()
         if config.gradient_clip:
-            nn.utils.clip_grad_norm_(self.parameters, config.gradient_clip)
+            clip_gradients(self.parameters, config.gradient_clip)
         self.optimizer.step()
         if self.state.average is not None:
             self.state.average.update(self.plain_model)
@@ -217,7 +221,7 @@ class Trainer:
             noise = self.config.input_noise * torch.randn_like(batch.values)
             if self.train_source.is_ragged:
                 noise = noise.masked_fill(~batch.mask[..., None], 0.0)
-            batch = replace(batch, values=batch.values + noise)
+            batch = batch.with_values(batch.values + noise)
         return batch
 
     def _global_units(self, whole: Tensor) -> float:
@@ -315,6 +319,8 @@ def _make_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Opt
         return torch.optim.SGD(parameters, momentum=config.momentum, **shared)
     if config.optimizer == "muon":
         return Muon(parameter_groups(model, config.matrix_rate), **shared)
+    if fused and len({parameter.dtype for parameter in parameters}) == 1:
+        return QuickAdam(parameters, decoupled_weight_decay=config.optimizer == "adamw", **shared)
     kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
     return kind(parameters, **shared)
 

@@ -1,0 +1,23 @@
+"""What lives is set aside for the time of a training, and no longer."""
+
+import gc
+
+import pytest
+
+from sostenuto.training.garbage import lasting_objects
+
+
+def test_comes_back_also_after_an_error():
+    with pytest.raises(ValueError, match="inside"), lasting_objects():
+        raise ValueError("inside")
+    assert gc.get_freeze_count() == 0
+
+
+def test_what_somebody_else_set_aside_stays():
+    gc.freeze()
+    try:
+        with lasting_objects():
+            pass
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
