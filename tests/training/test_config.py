@@ -77,7 +77,7 @@ def test_numbers_that_are_not_finite_and_numpys():
         ("[training]\nlearning_rate = nan", "expected learning_rate to be a finite number above 0, got nan"),
         ("[training]\nseed = 9223372036854775808", "expected seed to be below"),
         ("[training]\nema_decay = 1.0", "ema_decay"),
-        ("[training]\noptimizer = 'lion'", "expected optimizer to be one of 'adamw', 'adam', 'sgd', 'muon', got 'lion'"),
+        ("[training]\noptimizer = 'lion'", "optimizer to be one of 'adamw', 'adam', 'sgd', 'muon', got 'lion'"),
         ("[training]\nschedule = 'warm'", "schedule"),
         ("[data]\nvalidation = 1.5", "validation"),
         ("[data]\nlayout = 'tbc'", "layout"),
