@@ -47,6 +47,26 @@ def run_blocks(kernel: Callable[[int, int], None], count: int, block: int) -> No
     shared.finish()
 
 
+def run_kernel(
+    kernel: Callable[..., None], blocks: Callable[..., None], arguments: tuple[Any, ...], count: int, block: int
+) -> None:
+    """Call the compiled ``kernel(*arguments, start, stop)`` for blocks, as `run_blocks`, but begun from compiled code.
+
+    That is ``blocks(entry, threads, count, block, *arguments)``, which is one line of `sostenuto.ops.fork`. Where
+    OpenMP cannot be had, the blocks go the way of `run_blocks`.
+
+    >>> done = []
+    >>> run_kernel(lambda *given: done.append(given), lambda *given: done.append(given), ("a",), 1, 2)
+    >>> done
+    [('a', 0, 1)]
+    """
+    threads = min(torch.get_num_threads(), -(-count // block))
+    if threads > 1 and _openmp is not None:
+        blocks(_address, threads, count, block, *arguments)
+    else:
+        run_blocks(lambda start, stop: kernel(*arguments, start, stop), count, block)
+
+
 class _Blocks:
     """Blocks that several threads take one after the other, and what went wrong."""
 
@@ -108,6 +128,7 @@ def _forget() -> None:
 _lock = threading.Lock()
 _pools: dict[int, ThreadPoolExecutor] = {}
 _openmp = _find_openmp()
+_address = 0 if _openmp is None else ctypes.cast(_openmp, ctypes.c_void_p).value or 0
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)

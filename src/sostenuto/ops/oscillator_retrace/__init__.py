@@ -10,6 +10,7 @@ from torch import Tensor
 from sostenuto.ops.buffers import new
 from sostenuto.ops.oscillator_stack.cell import Cell, Plan
 from sostenuto.ops.oscillator_tiles import sweep
+from sostenuto.ops.threads import run_blocks
 
 States = tuple[Float[Tensor, "L B H"], Float[Tensor, "L B H"]]
 
@@ -51,7 +52,7 @@ def retrace(layers: Any, x: Float[Tensor, "T B F"], last: States) -> Retraced:
     written = [part.numpy() for part in (y, z, y_peak, z_peak, kept, risen, top.view(T, B * H))]
     read = layers, *sweep.flat_input(x), channels
     kernel: Any = cpu.invert_tile
-    sweep.run_blocks(lambda low, high: kernel(*read, *written, low, high), B, sweep.tile_of(B))
+    run_blocks(lambda low, high: kernel(*read, *written, low, high), B, sweep.tile_of(B))
     return Retraced(top, sweep.Trace(kept, risen, last[1].contiguous()), (y, z), (y_peak, z_peak))
 
 

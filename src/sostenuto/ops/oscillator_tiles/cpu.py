@@ -12,6 +12,7 @@ import numpy as np
 from numba import njit
 
 from sostenuto.ops.columns.cpu import OPTIONS, repeated_rows, room, tile_of
+from sostenuto.ops.fork.cpu import fork
 from sostenuto.ops.oscillator_adjoint.cpu import walk_back
 from sostenuto.ops.panel_product.cpu import multiply, multiply_rows, whole_vectors
 from sostenuto.ops.tanh.cpu import tanh
@@ -94,6 +95,13 @@ def forward_tile(layers, u, u_step, u_row, channels, y, z, kept, risen, top, low
 
 @no_type_check
 @njit(**OPTIONS)
+def forward_tiles(entry, threads, count, tile, layers, u, u_step, u_row, channels, y, z, kept, risen, top):
+    """Run all tiles of `forward_tile`."""
+    fork(forward_tile, entry, threads, count, tile, (layers, u, u_step, u_row, channels, y, z, kept, risen, top))
+
+
+@no_type_check
+@njit(**OPTIONS)
 def _scan(drive, weight, step, bias, layers, start, low, k, columns, y, z, g_now, rise, rise_at, out, out_at, lo, hi):
     """Step some columns through a chunk; ``rise`` and ``out`` are written from their own first row and column on."""
     n, H, alpha, x = hi - lo, layers.weight.shape[1], layers.alpha, drive.reshape(-1)
@@ -120,14 +128,16 @@ def _scan(drive, weight, step, bias, layers, start, low, k, columns, y, z, g_now
 @no_type_check
 @njit(**OPTIONS)
 def backward_tile(
-    layers, u, u_step, u_row, channels, y, z, kept, risen, top, d_top, moves, y_bar, z_bar, d_u, d_matrix, d_vectors,
-    low, high,
+    layers, u, u_step, u_row, channels, y, z, kept, risen, top, d_top, moves, y_bar, z_bar, d_u, d_matrices, d_tiles,
+    tile, low, high,
 ):  # fmt: skip
     """Run the adjoint of batch rows ``low`` to ``high``; z has the last states, y the first.
 
-    ``y_bar`` and ``z_bar`` are the gradients of the last states and become those of the first. ``d_matrix`` (flat, the
-    transposed matrices of all layers one after the other) and ``d_vectors`` (layer, w g b, unit) are this tile's own.
+    ``y_bar`` and ``z_bar`` are the gradients of the last states and become those of the first. ``d_matrices`` (tile,
+    row, column: the transposed matrices of all layers one after the other) and ``d_tiles`` (tile, layer, w g b, unit)
+    take the sums of each tile of ``tile`` rows.
     """
+    d_matrix, d_vectors = d_matrices[low // tile].reshape(-1), d_tiles[low // tile]
     L, H, T, R = y.shape[0], y.shape[2], top.shape[0], high - low
     n, first, last = R * H, low * H, high * H
     a = 0 * low  # the first place; if it were known when compiling, room would be compiled for every place
@@ -183,6 +193,17 @@ def backward_tile(
     for layer in range(L):
         y_bar[layer, low:high] = y_bars[layer].reshape(R, H)
         z_bar[layer, low:high] = z_bars[layer].reshape(R, H)
+
+
+@no_type_check
+@njit(**OPTIONS)
+def backward_tiles(
+    entry, threads, count, block, layers, u, u_step, u_row, channels, y, z, kept, risen, top, d_top, moves, y_bar,
+    z_bar, d_u, d_matrices, d_tiles, tile,
+):  # fmt: skip
+    """Run all tiles of `backward_tile`."""
+    fork(backward_tile, entry, threads, count, block, (layers, u, u_step, u_row, channels, y, z, kept, risen, top,
+         d_top, moves, y_bar, z_bar, d_u, d_matrices, d_tiles, tile))  # fmt: skip
 
 
 @no_type_check

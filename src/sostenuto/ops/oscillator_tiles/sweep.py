@@ -12,7 +12,7 @@ from sostenuto.ops.buffers import new
 from sostenuto.ops.oscillator_stack.cell import Cell
 from sostenuto.ops.oscillator_tiles import cpu
 from sostenuto.ops.panel_product.cpu import pack_into, padded
-from sostenuto.ops.threads import run_blocks
+from sostenuto.ops.threads import run_kernel
 
 TILE = 16
 """Batch rows of a tile at most."""
@@ -61,8 +61,7 @@ def run_forward(
     kept, risen = rooms(T, B, H, L if keep else 0, top.dtype)
     read = layers, *flat_input(x), channels
     written = [part.numpy() for part in (*states, kept, risen, top.view(T, B * H))]
-    kernel: Any = cpu.forward_tile
-    run_blocks(lambda low, high: kernel(*read, *written, low, high), B, tile_of(B))
+    run_kernel(cpu.forward_tile, cpu.forward_tiles, (*read, *written), B, tile_of(B))
     return kept, risen
 
 
@@ -151,13 +150,9 @@ def run_backward(
         layers, *flat_input(x), channels, y.detach().contiguous().numpy(), *(trace.last.numpy(), trace.kept.numpy()),
         trace.risen.numpy(), top.view(T, B * H).numpy(), *_arriving(d_top, B * H, y.dtype),
     )  # fmt: skip
-    written, tile = (sums.y.numpy(), sums.z.numpy(), target.numpy()), tile_of(B)
-
-    def kernel(low: int, high: int) -> None:
-        at = low // tile
-        cpu.backward_tile(*read, *written, sums.matrices[at].reshape(-1), sums.vectors[at], low, high)
-
-    run_blocks(kernel, B, tile)
+    tile = tile_of(B)
+    written = sums.y.numpy(), sums.z.numpy(), target.numpy(), sums.matrices, sums.vectors, tile
+    run_kernel(cpu.backward_tile, cpu.backward_tiles, (*read, *written), B, tile)
 
 
 def tile_of(batch: int) -> int:

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from sostenuto.ops.buffers import new
 from sostenuto.ops.columns.cpu import OPTIONS, block_of, flat
-from sostenuto.ops.threads import run_blocks
+from sostenuto.ops.fork.cpu import fork
+from sostenuto.ops.threads import run_kernel
 
 
 def handed_back(
@@ -20,11 +21,7 @@ def handed_back(
     spread = new((T, B, H), values.dtype)
     rows, shares = (each.view(T, B * H).numpy() for each in (values.detach().transpose(0, 1), spread))
     most, arriving = flat(largest, values.dtype), flat(gradient, values.dtype)
-
-    def kernel(start: int, stop: int) -> None:
-        _hand_back(rows, most, arriving, shares, start, stop)
-
-    run_blocks(kernel, B * H, block_of(B * H, values.dtype))
+    run_kernel(_hand_back, _hand_back_blocks, (rows, most, arriving, shares), B * H, block_of(B * H, values.dtype))
     return spread.transpose(0, 1)
 
 
@@ -48,3 +45,9 @@ def _hand_back(rows, largest, gradient, shares, start, stop):
             share = shares[t, start:stop]
             for i in range(n):
                 share[i] /= max(holders[i], np.int32(1))
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _hand_back_blocks(entry, threads, count, block, rows, largest, gradient, shares):
+    fork(_hand_back, entry, threads, count, block, (rows, largest, gradient, shares))

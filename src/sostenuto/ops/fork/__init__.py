@@ -1,0 +1,1 @@
+"""How a compiled kernel hands blocks to several threads without the interpreter."""
