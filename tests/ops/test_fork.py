@@ -2,10 +2,8 @@
 
 import numpy as np
 import pytest
-import torch
 from numba import njit
 
-from sostenuto.ops import threads
 from sostenuto.ops.fork.cpu import fork
 from sostenuto.ops.threads import run_kernel
 
@@ -23,19 +21,7 @@ def count_up_blocks(entry, number, count, block, seen, bad):
     fork(count_up, entry, number, count, block, (seen, bad))
 
 
-@pytest.fixture(params=["torch's threads", "a pool"])
-def kind(request, monkeypatch):
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    if request.param == "a pool":
-        monkeypatch.setattr(threads, "_openmp", None)
-    elif threads._openmp is None:
-        pytest.skip("torch is not built on GNU's OpenMP here")
-    yield request.param
-    torch.set_num_threads(before)
-
-
-@pytest.mark.usefixtures("kind")
+@pytest.mark.usefixtures("two_threads")
 @pytest.mark.parametrize(("count", "block"), [(1, 4), (5, 2), (100, 7)])
 def test_every_block_runs_once(count, block):
     seen = np.zeros(count, np.int64)
@@ -43,7 +29,7 @@ def test_every_block_runs_once(count, block):
     assert seen.tolist() == list(range(count))
 
 
-def test_an_error_in_one_block_is_raised(kind):
-    expected, message = (ValueError, "bad") if kind == "a pool" else (RuntimeError, "a kernel failed")
+def test_an_error_in_one_block_is_raised(two_threads):
+    expected, message = (ValueError, "bad") if two_threads == "a pool" else (RuntimeError, "a kernel failed")
     with pytest.raises(expected, match=message):
         run_kernel(count_up, count_up_blocks, (np.zeros(9, np.int64), 4), 9, 2)

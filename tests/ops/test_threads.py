@@ -2,22 +2,9 @@ import threading
 from collections import deque
 
 import pytest
-import torch
 
 from sostenuto.ops import threads
 from sostenuto.ops.threads import run_blocks
-
-
-@pytest.fixture(params=["torch's threads", "a pool"])
-def two_threads(request, monkeypatch):
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    if request.param == "a pool":
-        monkeypatch.setattr(threads, "_openmp", None)
-    elif threads._openmp is None:
-        pytest.skip("torch is not built on GNU's OpenMP here")
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.mark.usefixtures("two_threads")
