@@ -209,6 +209,23 @@ class TestStep:
         assert {group["weight_decay"] for group in optimizer.param_groups} == {0.5, 0.0}
         assert all(weight.ndim > 1 for weight in optimizer.param_groups[0]["params"])
 
+    def test_muon_takes_the_matrices_between_layers_at_their_own_rate(self):
+        model = SequenceClassifier(UnICORNN(1, 16, 3, batch_first=True), 10)
+        rate = torch.zeros(())
+        recipe = make_recipe({**SETTINGS, "optimizer": "muon", "matrix_rate": 3.0, "weight_decay": 0.0})
+        optimizer = make_optimizer(model, recipe, rate)
+        matrices = [weight for weight in model.layer.parameters() if weight.shape == (16, 16)]
+        assert len(matrices) == 2
+        assert optimizer.param_groups[0]["params"] == matrices
+        assert all(not value.any() for state in optimizer.state.values() for value in state.values())
+        before = [weight.detach().clone() for weight in matrices]
+        for weight in model.parameters():
+            weight.grad = torch.randn_like(weight)
+        rate.fill_(0.01)
+        optimizer.step()
+        for weight, was in zip(matrices, before, strict=True):
+            assert 0.4 < (weight - was).square().mean().sqrt() / (0.01 * 3.0) < 0.8
+
     def test_steps_are_those_of_a_plain_loop(self, digits):
         """Two epochs by hand with torch's Adam end with the same weights."""
         plain = {**SETTINGS, "dropout": 0.0, "readout_dropout": 0.0, "ema_decay": 0.0, "weight_decay": 0.0}
@@ -231,8 +248,9 @@ class TestStep:
 
 
 class TestCells:
-    def test_stopped_and_taken_up_ends_with_the_same_weights(self, make_bench, digits, monkeypatch):
-        recipe = make_recipe(SETTINGS)
+    @pytest.mark.parametrize("more", [{}, {"optimizer": "muon", "hidden_size": 16}], ids=["adamw", "muon"])
+    def test_stopped_and_taken_up_ends_with_the_same_weights(self, make_bench, digits, monkeypatch, more):
+        recipe = make_recipe(SETTINGS | more)
         whole, sliced = make_bench("whole"), make_bench("sliced")
         alone = train_cell(whole, "fit", digits, recipe)
         asked = iter(range(8))
@@ -285,6 +303,12 @@ def test_contest_chooses_on_validation_and_tests_the_chosen(make_bench, digits):
     }
     assert list(candidates(settings, "wide")) == ["wide/hidden_size=3", "wide/hidden_size=6"]
     assert candidates(settings, "small", "easy")["small"].run.training.batch_size == 50
+    apart = settings | {"easy.small.batch_size": 20, "easy.small.try.epochs": [1, 2]}
+    found = candidates(apart, "small", "easy")
+    assert list(found) == ["small/epochs=1", "small/epochs=2"]
+    assert {one.run.training.batch_size for one in found.values()} == {20}
+    assert candidates(apart, "wide", "easy") == candidates(settings, "wide", "easy")
+    assert candidates(apart, "small") == candidates(settings, "small")
     bench = make_bench("contest")
     found = compete(bench, settings, digits, {"small": "a small one", "wide": "a wide one"}, part="easy")
     assert len(found["wide"].scores) == 2
