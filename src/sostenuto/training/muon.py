@@ -22,7 +22,7 @@ class Muon(torch.optim.AdamW):
     m ← .95 m + .05 G,  W ← (1 − ηλ)W − .6 η √max(n, k) · orth(.95 m + .05 G) for W of n × k, where orth(UΣVᵀ) ≈ UVᵀ
     by five rounds of a quintic (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon; the root after Liu et
     al. 2025, arXiv:2502.16982, so that a learning rate serves both kinds of weights). η is the group's learning rate
-    times its ``matrix_rate``: what a unit does over hundreds of steps bears smaller steps than the matrices between.
+    times its ``matrix_rate``.
 
     >>> weight = nn.Parameter(torch.zeros(16, 16))
     >>> optimizer = Muon([{"params": [weight], "orthogonal": True}], lr=0.1)

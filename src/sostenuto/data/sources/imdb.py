@@ -24,7 +24,7 @@ VOCABULARY_SIZE = 25_000
 SHUFFLE_SEED = 2011
 CLASSES = ("negative", "positive")
 REVIEWS_A_GROUP = 250
-"""Reviews of a film are neighbors in the order of the ids, at most 30 of a label: blocks keep films together."""
+"""Reviews of a film are neighbors in the order of the ids, at most 30 of them: blocks keep films together."""
 
 _PARTS = ("train", "test")
 _FOLDERS = {f"{part}/{side}": (part, label) for part in _PARTS for label, side in enumerate(("neg", "pos"))}
