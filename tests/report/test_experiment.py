@@ -73,3 +73,11 @@ def test_a_logarithmic_axis_has_plain_labels():
     figure = plotted(lambda axes: lines(axes, [1, 1000], {"a": [1.0, 1e4]}, log="xy"))
     labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert "100" in labels
+
+
+def test_what_a_good_verdict_leaves_out_is_told_of():
+    left_out = "Of what the verdict leaves out, 1 fell short."
+    assert left_out in render(make_result("better"))
+    assert "fell short" not in render(make_result("law fails"))
+    right = (ExperimentNumber("score", "better", value=2.5, expected=1.5),)
+    assert "fell short" not in render(make_result("better", numbers=right))

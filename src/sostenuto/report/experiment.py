@@ -75,12 +75,19 @@ def render(result: ExperimentResult, drawings: Sequence[Drawing] = ()) -> str:
         name=f"{result.name}: {result.title}",
         subject=f"paper {result.paper}, {result.protocol} protocol",
         kind="experiment",
-        judgment=Judgment(
-            OUTCOMES[result.verdict], result.verdict.capitalize(), _SENTENCES[result.verdict], result.notes
-        ),
+        judgment=Judgment(OUTCOMES[result.verdict], result.verdict.capitalize(), _sentence(result), result.notes),
         headline=_cards(result),
         sections=sections,
     )
+
+
+def _sentence(result: ExperimentResult) -> str:
+    """Say what the verdict means, and of what it leaves out (suspect numbers, quoted baselines) what fell short."""
+    said = _SENTENCES[result.verdict]
+    short = sum(OUTCOMES[one.verdict] == "bad" for one in result.numbers)
+    if OUTCOMES[result.verdict] != "good" or not short:
+        return said
+    return f"{said} Of what the verdict leaves out, {short} fell short."
 
 
 def ours(one: ExperimentNumber) -> str:
