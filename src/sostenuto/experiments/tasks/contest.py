@@ -92,8 +92,9 @@ def compete(
             rows.append((name, told, seed, record["parameters"], record["history"][-1]["epoch"], *measured))
         curves[name] = trained.records[0]["history"]
     columns = ("model", "chosen", "seed", "parameters", "epochs", "validation", "test", "seconds", "steps a second")
-    bench.table(f"Trainings on {dataset.name}", columns, rows)
-    bench.figure(f"Validation, {dataset.name}", partial(_draw, curves=curves), caption="One line a model, first seed.")
+    where = dataset.name if part in dataset.name else f"{dataset.name}, {part}"
+    bench.table(f"Trainings on {where}", columns, rows)
+    bench.figure(f"Validation, {where}", partial(_draw, curves=curves), caption="One line a model, first seed.")
     return found
 
 

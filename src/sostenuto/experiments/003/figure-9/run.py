@@ -12,7 +12,7 @@ KINDS = ("softplus", "exp", "inverse", "direct")
 
 def run(settings: Settings, bench: Workbench) -> None:
     """Train, and draw loss and accuracy over epochs."""
-    found = compete(bench, settings, bench.data(settings.dataset), {kind: kind for kind in KINDS})
+    found = compete(bench, settings, bench.data(settings.dataset), {kind: kind for kind in KINDS}, part="relu")
     halfway: dict[str, float] = {}
     epochs = [row["epoch"] for row in found["direct"].records[0]["history"]]
     for what, title in (("train_loss", "training loss"), ("validation", "validation accuracy")):
