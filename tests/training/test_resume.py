@@ -40,6 +40,12 @@ def small_matrices(monkeypatch):
     monkeypatch.setattr("sostenuto.training.muon._LEAST_SIDE", 4)
 
 
+@pytest.fixture(autouse=True)
+def every_epoch_is_kept(monkeypatch):
+    """The epochs of these tests are short enough to share a checkpoint."""
+    monkeypatch.setattr("sostenuto.training.loop.EPOCH_SECONDS", 0.0)
+
+
 def outcome(trainer: Trainer) -> tuple:
     progress = trainer.state.progress
     rows = [{k: v for k, v in row.items() if k not in ("seconds", "train_loss")} for row in progress.history]
@@ -112,6 +118,19 @@ def test_stopped_before_the_first_checkpoint(tmp_path):
     resumed = make_trainer(settings(), tmp_path, resume=True)
     resumed.run()
     assert_same_end(resumed, whole, tmp_path)
+
+
+def test_short_epochs_share_a_checkpoint_and_the_last_one_has_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr("sostenuto.training.loop.EPOCH_SECONDS", 1e9)
+    whole = make_trainer(settings())
+    whole.run()
+    interrupt(make_trainer(settings(), tmp_path, probes={"stop": Interruption(3).probe}))
+    assert not list((tmp_path / "checkpoints").glob("*.json"))
+    resumed = make_trainer(settings(), tmp_path, resume=True)
+    resumed.run()
+    assert_same_end(resumed, whole, tmp_path)
+    kept = [one.name for one in (tmp_path / "checkpoints").glob("*.json")]
+    assert kept == [f"{whole.state.progress.epoch:06}-000000.json"]
 
 
 def test_a_finished_run_stays_finished(tmp_path):

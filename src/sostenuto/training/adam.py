@@ -45,6 +45,9 @@ class QuickAdam(torch.optim.Adam):
             )  # fmt: skip
         return None
 
+    # torch wraps a step to announce it to its profiler, for a twentieth of a millisecond, unless it says that it was.
+    step.hooked = True  # pyright: ignore[reportFunctionMemberAccess]
+
     def load_state_dict(self, state_dict: Any) -> None:
         """Take another state; its tensors are looked up at the next step."""
         super().load_state_dict(state_dict)

@@ -111,7 +111,8 @@ class TrainingConfig:
         gradient_window: steps that back-propagation through time reaches back; 0 for all.
         subsample: time points drawn at random, in order, from each longer training sequence; 0 for all.
         precision: ``"float32"`` or ``"bf16"`` (mixed).
-        checkpoint_seconds: write a checkpoint inside an epoch when the last one is older; epochs always end with one.
+        checkpoint_seconds: write a checkpoint inside an epoch when the last one is older. An epoch ends with one too,
+            unless the last is younger than this or a second; the last epoch always does.
         seed: of weights, shuffling, dropout and splits.
         rkhs_penalty: λ of the penalty λ‖ξ‖² on the norm in the signature's RKHS (paper 000, section 3.2), for residual
             layers; 0 for none.

@@ -36,6 +36,8 @@ from sostenuto.training.state import Progress, TrainingState, random_states, set
 
 EVALUATION_BATCH = 512
 CLOCK_BATCHES = 16
+EPOCH_SECONDS = 1.0
+"""After an epoch that ends sooner than this since the last checkpoint, none is written; after the last one always."""
 
 
 class DivergedError(SostenutoError):
@@ -126,7 +128,8 @@ class Trainer:
                 row = self._finish_epoch()
                 bar.update()
                 bar.set_postfix({name: f"{row[name]:.4g}" for name in ("train_loss", self._metric_key) if name in row})
-                self._save()
+                if progress.finished or self._epoch_is_worth_keeping():
+                    self._save()
 
     def _train_epoch(self) -> None:
         progress, source = self.state.progress, self.train_source
@@ -273,6 +276,11 @@ class Trainer:
         if self.state.progress.batch % CLOCK_BATCHES:
             return False
         return bool(self._total(torch.tensor(float(late), device=self.accelerator.device)) > 0)
+
+    def _epoch_is_worth_keeping(self) -> bool:
+        """Several processes, whose clocks differ, keep every epoch."""
+        late = time.perf_counter() - self._last_checkpoint > min(EPOCH_SECONDS, self.config.checkpoint_seconds)
+        return late or self.accelerator.num_processes > 1
 
     def _save(self) -> None:
         self._last_checkpoint = time.perf_counter()

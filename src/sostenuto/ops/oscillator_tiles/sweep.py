@@ -1,5 +1,6 @@
 """Layers of oscillators forward and back on the CPU: tensors laid out for the kernels, tiles handed to the threads."""
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from torch import Tensor
 from sostenuto.ops.buffers import new
 from sostenuto.ops.oscillator_stack.cell import Cell
 from sostenuto.ops.oscillator_tiles import cpu
-from sostenuto.ops.panel_product.cpu import pack_into, padded
+from sostenuto.ops.panel_product.cpu import padded
 from sostenuto.ops.threads import run_kernel
 
 TILE = 16
@@ -172,21 +173,24 @@ def laid_out(
     input_gradient: bool,
 ) -> Any:
     """Lay the weights of all layers out for the kernels; ``back`` packs the matrices for the way back too."""
-    matrices = [_array(cell.weight_ih, dtype) for cell in cells]
-    none, width = np.empty(0, matrices[0].dtype), len(matrices[0])
-    into = _packed([matrix.T for matrix in matrices], none)
-    returned = [matrix if index or input_gradient else none.reshape(0, 0) for index, matrix in enumerate(matrices)]
-    factors, factors_at = _packed(returned if back else [], none)
-    weight, step, bias = (np.zeros((len(cells), width), none.dtype) for _ in range(3))
-    for row, cell in enumerate(cells):
-        weight[row], step[row] = _array(cell.weight_hh, dtype), _array(cell.step, dtype)
-        if cell.bias is not None:
-            bias[row] = _array(cell.bias, dtype)
-    masks = [_array(cell.mask, dtype).reshape(-1) for cell in cells if cell.mask is not None]
-    mask = np.stack(masks) if masks else none.reshape(0, 0)
+    matrices = [cell.weight_ih.detach().reshape(-1) for cell in cells]
+    L, (H, channels), none = len(cells), cells[0].weight_ih.shape, torch.empty(0, dtype=dtype)
+    still = none if all(cell.bias is not None for cell in cells) else torch.zeros(H, dtype=dtype)
+    vectors = [[cell.weight_hh for cell in cells], [cell.step for cell in cells]]
+    vectors.append([still if cell.bias is None else cell.bias for cell in cells])
+    # One copy of all, which one kernel packs: a call for each would take longer than the work itself.
+    flat = torch.cat([*matrices, *(vector.detach() for kind in vectors for vector in kind)]).to(dtype)
+    weight, step, bias = flat[-3 * L * H :].view(3, L, H).numpy()
+    widths = padded(H, dtype), padded(channels, dtype)
+    into_at = _borders([depth * widths[0] for depth in (channels, *[H] * (L - 1))])
+    back_at = _borders([H * widths[1] * input_gradient, *[H * widths[0]] * (L - 1)] if back else [])
+    into, factors = (torch.empty(int(at[-1]), dtype=dtype).numpy() for at in (into_at, back_at))
+    cpu.pack_layers(flat.numpy(), channels, H, into, into_at, factors, back_at)
+    masks = [cell.mask.detach().reshape(-1) for cell in cells if cell.mask is not None]
     layers = cpu.Layers(
-        into=into[0], into_at=into[1], back=factors, back_at=factors_at, bias=bias, weight=weight, step=step,
-        masks=mask, spans=none.reshape(0, 0), alpha=mask.dtype.type(stiffness),
+        into=into, into_at=into_at, back=factors, back_at=back_at, bias=bias, weight=weight, step=step,
+        masks=(torch.stack(masks).to(dtype) if masks else none.view(0, 0)).numpy(), spans=none.view(0, 0).numpy(),
+        alpha=into.dtype.type(stiffness),
     )  # fmt: skip
     return with_spans(layers, timespans, dtype)
 
@@ -196,23 +200,9 @@ def with_spans(layers: Any, timespans: Float[Tensor, "T B"] | None, dtype: torch
     return layers if timespans is None else layers._replace(spans=timespans.detach().to(dtype).contiguous().numpy())
 
 
-def _array(values: Tensor, dtype: torch.dtype) -> Any:
-    held = values.detach()
-    return (held if held.dtype == dtype else held.to(dtype)).numpy()
-
-
-def _packed(matrices: list[Any], none: Any) -> tuple[Any, Any]:
-    """Pack right factors one after the other; give them and where each begins."""
-    kind = torch.from_numpy(none).dtype
-    sizes = [matrix.shape[0] * padded(matrix.shape[1], kind) for matrix in matrices]
-    borders = np.cumsum([0, *sizes])
-    packed = torch.empty(int(borders[-1]), dtype=kind).numpy()  # torch's memory begins where a vector does
-    for matrix, size, low, high in zip(matrices, sizes, borders[:-1], borders[1:], strict=True):
-        part = packed[low:high]
-        if size > matrix.size:
-            part[:] = 0  # what fills rows up to whole vectors
-        pack_into(matrix, part)
-    return packed, borders
+def _borders(sizes: list[int]) -> Any:
+    """Say where parts that lie one after the other begin, and where the last one ends."""
+    return np.array([0, *itertools.accumulate(sizes)])
 
 
 def flat_input(x: Tensor) -> tuple[Any, int, int]:
