@@ -337,3 +337,23 @@ def test_word_vectors_learn_at_their_own_rate():
     assert not moved[0.0].pop("embedding.weight")
     assert all(moved[0.0].values())
     assert all(moved[1.0].values())
+
+
+def test_rare_words_move_less_than_frequent_ones_where_they_share_a_moment():
+    words = word_stand_in(0)
+    settings = SETTINGS | {"embedding_size": 4, "epochs": 1, "weight_decay": 0.0, "ema_decay": 0.0}
+    training = DeviceTraining(words, make_recipe(settings | {"even_words": True}), "cpu")
+    table = training.step.model.embedding.weight
+    frequent, rare, unseen = 1, 2, 3
+    for word, gradient in ((frequent, 1.0), (rare, 0.01), (unseen, 0.0)):
+        assert word < len(table)
+        table.grad = torch.zeros_like(table) if table.grad is None else table.grad
+        table.grad[word] = gradient
+    before = table.detach().clone()
+    training.step.embedding_rate.fill_(0.1)
+    training.step.optimizer.step()
+    moved = (before - table).detach()
+    torch.testing.assert_close(moved[rare], moved[frequent] / 100)
+    assert not moved[unseen].any()
+    with pytest.raises(InputError, match="expected adamw with even_words, got 'adam'"):
+        DeviceTraining(words, make_recipe(settings | {"even_words": True, "optimizer": "adam"}), "cpu")

@@ -18,6 +18,7 @@ from sostenuto.models.readout import pool
 from sostenuto.models.sequence import SequenceToSequence
 from sostenuto.models.tokens import TokenClassifier
 from sostenuto.training.average import WeightAverage
+from sostenuto.training.even_adam import EvenAdam
 from sostenuto.training.muon import Muon, inner_matrices
 from sostenuto.training.state import random_states, set_random_states
 
@@ -143,6 +144,9 @@ def make_optimizer(
     training = recipe.run.training
     kinds = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "muon": Muon}
     check_choice("optimizer", training.optimizer, tuple(kinds))
+    even = recipe.device.even_words
+    require(not even or training.optimizer == "adamw", "expected adamw with even_words", f"got {training.optimizer!r}")
+    kind = EvenAdam if even else kinds[training.optimizer]
     vectors = list(model.embedding.parameters()) if isinstance(model, TokenClassifier) else []
     inner = inner_matrices(model) if training.optimizer == "muon" else []
     apart = set(map(id, [*vectors, *inner]))
@@ -153,10 +157,10 @@ def make_optimizer(
         {"params": inner, "orthogonal": True, "matrix_rate": training.matrix_rate, **decayed},
         {"params": [weight for weight in others if weight.ndim > 1], **decayed},
         {"params": [weight for weight in others if weight.ndim <= 1], **plain},
-        {"params": vectors, **decayed, "lr": rate if embedding_rate is None else embedding_rate},
+        {"params": vectors, **decayed, "lr": rate if embedding_rate is None else embedding_rate, "even": even},
     ]
     options: dict[str, Any] = {"capturable": True, "fused": True} if rate.is_cuda else {}
-    optimizer = kinds[training.optimizer]([group for group in groups if group["params"]], lr=rate, **options)
+    optimizer = kind([group for group in groups if group["params"]], lr=rate, **options)
     # One step at rate 0 makes the state; set to 0 it is that of an optimizer that has seen nothing.
     for weight in weights:
         weight.grad = torch.zeros_like(weight)

@@ -19,6 +19,7 @@ class DeviceConfig:
         tf32: on CUDA, let products of matrices round to TensorFloat-32.
         readout_dropout: dropout on what the read-out sees.
         embedding_rate: learning rate of word vectors, as a share of that of the other weights; 0 keeps them as given.
+        even_words: give the word vectors one second moment together (`EvenAdam`), so that rare words move less.
         mixing: mix each training sequence with another of its batch, and the loss alike, by a share drawn evenly
             between 0 and this (after mixup, Zhang et al. 2018); for classes.
         image_width: pixels of a row, where sequences are images read row by row (or in the data set's own order); the
@@ -39,6 +40,7 @@ class DeviceConfig:
     tf32: bool = False
     readout_dropout: float = 0.0
     embedding_rate: float = 1.0
+    even_words: bool = False
     mixing: float = 0.0
     image_width: int = 0
     view_share: float = 1.0
