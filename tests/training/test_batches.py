@@ -106,3 +106,18 @@ def test_one_target_a_sequence_is_left_alone_and_long_enough_is_long_enough():
     batch = numbered(4, steps=5)
     assert subsample_steps(batch, 5) is batch
     assert torch.equal(subsample_steps(batch, 2).targets, batch.targets)  # pyright: ignore[reportArgumentType]
+
+
+def test_batches_gathered_together_are_those_gathered_alone(monkeypatch):
+    lengths = torch.tensor([2, 3, 9, 1, 5, 4, 7])
+    data = SequenceBatch(torch.rand(7, 9, 2), lengths, torch.arange(7), torch.rand(7, 9))
+    monkeypatch.setattr("sostenuto.training.batches.GATHERED_BYTES", 0)
+    alone = list(BatchSource(data, 2, CPU).batches(epoch=1))
+    for size in (300, 1 << 22):
+        monkeypatch.setattr("sostenuto.training.batches.GATHERED_BYTES", size)
+        together = list(BatchSource(data, 2, CPU).batches(epoch=1))
+        for (batch, counts, whole), (other, other_counts, other_whole) in zip(together, alone, strict=True):
+            assert torch.equal(whole, other_whole)
+            assert torch.equal(counts, other_counts)
+            for name in ("values", "lengths", "targets", "timespans"):
+                assert torch.equal(getattr(batch, name), getattr(other, name)), name

@@ -105,6 +105,12 @@ class SequenceBatch:
         require(len(picked) > 0, "expected at least one sequence", "got an empty batch")
         return picked.trimmed()
 
+    def split(self, counts: Sequence[int]) -> "list[SequenceBatch]":
+        """Cut into batches of ``counts`` sequences one after the other, each trimmed to the longest of its own."""
+        parts = {name: value.split(list(counts)) for name, value in self._tensors().items()}
+        cut = [self._with(**dict(zip(parts, values, strict=True))) for values in zip(*parts.values(), strict=True)]
+        return [one.trimmed() for one in cut] if self.is_ragged else cut
+
     def trimmed(self) -> "SequenceBatch":
         """Drop the padding that no sequence needs."""
         steps, longest = self.values.shape[1], int(self.lengths.max())

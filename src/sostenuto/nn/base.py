@@ -247,7 +247,7 @@ class RecurrentLayer(Contract, nn.Module, ABC):
     def _drop(self, output: Float[Tensor, "T B H"]) -> Float[Tensor, "T B H"]:
         if not self.training or self.dropout == 0:
             return output
-        return output * nn.functional.dropout(torch.ones_like(output[:1]), self.dropout)
+        return output * dropout_mask(output[:1], self.dropout)
 
     def _start(self, state: LayerState | None, sequences: TimeMajor) -> tuple[Tensor, ...]:
         rows, batch = self.num_layers * self.num_directions, sequences.values.shape[1]
@@ -286,3 +286,16 @@ def uniform_by_width(layer: RecurrentLayer) -> None:
     with torch.no_grad():
         for parameter in layer.parameters():
             parameter.uniform_(-bound, bound)
+
+
+def dropout_mask(like: Tensor, share: float) -> Tensor:
+    """Draw zeros, with the probability ``share``, and 1/(1 − share) elsewhere; no gradient flows.
+
+    On the CPU it is `torch.nn.functional.dropout` of ones, number for number, in two passes instead of four.
+
+    >>> mask = dropout_mask(torch.empty(1000), 0.5)
+    >>> sorted(set(mask.tolist())), 400 < int(mask.count_nonzero()) < 600
+    ([0.0, 2.0], True)
+    """
+    mask = torch.empty_like(like, requires_grad=False).bernoulli_(1 - share)
+    return mask.div_(1 - share) if share < 1 else mask

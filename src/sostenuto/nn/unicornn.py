@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from sostenuto.checks import InputError, check_choice, check_count, check_positive, require
 from sostenuto.constraints.at_least import AtLeast
-from sostenuto.nn.base import LayerState, RecurrentLayer, weight_name
+from sostenuto.nn.base import LayerState, RecurrentLayer, dropout_mask, weight_name
 from sostenuto.nn.oscillator_energy import oscillator_energy
 from sostenuto.nn.reconstruction import Reconstruction, drift_of
 from sostenuto.nn.sequences import LayerInput, TimeMajor
@@ -301,7 +301,7 @@ class UnICORNN(RecurrentLayer):
     def _mask(self, layer: int, y: Tensor) -> Tensor | None:
         """Draw what dropout keeps of a layer's outputs; None for the top layer and where dropout sleeps."""
         sleeps = not self.training or self.dropout == 0 or layer == self.num_layers - 1
-        return None if sleeps else F.dropout(torch.ones_like(y[layer : layer + 1]), self.dropout)
+        return None if sleeps else dropout_mask(y[layer : layer + 1], self.dropout)
 
     def _run_stack(
         self, x: Tensor, cells: list[Cell], y: Tensor, z: Tensor, spans: Tensor | None

@@ -10,6 +10,8 @@ from sostenuto.data.batch import SequenceBatch
 
 BatchTransform = Callable[[SequenceBatch], SequenceBatch]
 DEVICE_SHARE = 0.25
+GATHERED_BYTES = 1 << 22
+"""Values of the batches that are gathered at once, at most; a larger batch is gathered alone."""
 
 
 class BatchSource:
@@ -52,16 +54,23 @@ class BatchSource:
 
         A process whose share is empty gets one sequence that does not count, so that all take the same steps.
         """
-        pieces = self.order(epoch).split(self.batch_size)
-        for whole in pieces[start:]:
-            mine = whole[self.process :: self.num_processes]
-            counts = torch.ones(max(len(mine), 1))
-            if len(mine) == 0:
-                mine, counts = whole[:1], torch.zeros(1)
-            batch = self.data.select(mine.to(self.data.values.device)).to(self.device, non_blocking=True)
+        pieces = self.order(epoch).split(self.batch_size)[start:]
+        shares = [whole[self.process :: self.num_processes] for whole in pieces]
+        picked = [mine if len(mine) else whole[:1] for mine, whole in zip(shares, pieces, strict=True)]
+        for whole, mine, batch in zip(pieces, shares, self._gathered(picked), strict=True):
+            counts = torch.ones(len(batch)) if len(mine) else torch.zeros(1)
+            batch = batch.to(self.device, non_blocking=True)
             if self.transform is not None:
                 batch = self.transform(batch)
             yield batch, counts.to(self.device), whole
+
+    def _gathered(self, picked: list[Tensor]) -> Iterator[SequenceBatch]:
+        """Gather some batches at once, each of which is then a view: small ones cost more calls than bytes."""
+        together = max(GATHERED_BYTES // (self.batch_size * max(_size(self.data) // len(self.data), 1)), 1)
+        for first in range(0, len(picked), together):
+            group = picked[first : first + together]
+            rows = self.data.select(torch.cat(group).to(self.data.values.device))
+            yield from rows.split([len(one) for one in group])
 
 
 def subsample_steps(batch: SequenceBatch, count: int) -> SequenceBatch:
