@@ -71,9 +71,12 @@ def compete(
     bench.checksums.setdefault(dataset.name, dataset.train.checksum())
     tried = {prefix: candidates(settings, prefix, part) for prefix in contestants}
     lead = f"{part}/" if part else ""
+    where = dataset.name if part in dataset.name else f"{dataset.name}, {part}"
     firsts = {f"{lead}{key}/seed=0": recipe for recipes in tried.values() for key, recipe in recipes.items()}
     bench.ahead(partial(train_cell, bench, key, dataset, recipe) for key, recipe in firsts.items())
-    chosen = {prefix: _choice(bench, dataset, tried[prefix], name, lead) for prefix, name in contestants.items()}
+    chosen = {
+        prefix: _choice(bench, dataset, tried[prefix], f"{name}, {where}", lead) for prefix, name in contestants.items()
+    }
     repeated = {
         f"{lead}{key}/seed={seed}": recipe
         for prefix, key in chosen.items()
@@ -92,7 +95,6 @@ def compete(
             rows.append((name, told, seed, record["parameters"], record["history"][-1]["epoch"], *measured))
         curves[name] = trained.records[0]["history"]
     columns = ("model", "chosen", "seed", "parameters", "epochs", "validation", "test", "seconds", "steps a second")
-    where = dataset.name if part in dataset.name else f"{dataset.name}, {part}"
     bench.table(f"Trainings on {where}", columns, rows)
     bench.figure(f"Validation, {where}", partial(_draw, curves=curves), caption="One line a model, first seed.")
     return found
@@ -114,7 +116,7 @@ def _choice(bench: Workbench, dataset: Dataset, recipes: Mapping[str, Recipe], n
     chosen = max(scores, key=scores.__getitem__)
     if len(first) > 1:
         tried = ", ".join(f"{key} {sign * score:.4g}" for key, score in scores.items())
-        bench.note(f"{name}: chosen on the validation part of {dataset.name}: {chosen} (of {tried}).")
+        bench.note(f"{name}: chosen on the validation part: {chosen} (of {tried}).")
     return chosen
 
 
