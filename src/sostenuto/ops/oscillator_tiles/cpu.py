@@ -14,7 +14,7 @@ from numba import njit
 from sostenuto.ops.columns.cpu import OPTIONS, repeated_rows, room, tile_of
 from sostenuto.ops.fork.cpu import fork
 from sostenuto.ops.oscillator_adjoint.cpu import walk_back
-from sostenuto.ops.panel_product.cpu import multiply, multiply_rows, pack_into, whole_vectors
+from sostenuto.ops.panel_product.cpu import multiply, multiply_rows, whole_vectors
 from sostenuto.ops.tanh.cpu import tanh
 
 CHUNK_ROWS = 128
@@ -48,28 +48,6 @@ class Layers(NamedTuple):
     masks: Any
     spans: Any
     alpha: Any
-
-
-@no_type_check
-@njit(**OPTIONS)
-def pack_layers(flat, channels, H, into, into_at, back, back_at):
-    """Pack the matrices V of all layers, which ``flat`` begins with, for the way there and, where asked, back."""
-    low = 0
-    for layer in range(len(into_at) - 1):
-        depth = channels if layer == 0 else H
-        matrix = flat[low : low + H * depth].reshape(H, depth)
-        _pack(matrix.T, into[into_at[layer] : into_at[layer + 1]])
-        if len(back_at) > 1 and back_at[layer + 1] > back_at[layer]:
-            _pack(matrix, back[back_at[layer] : back_at[layer + 1]])
-        low += H * depth
-
-
-@no_type_check
-@njit(**OPTIONS)
-def _pack(matrix, packed):
-    if packed.size > matrix.size:
-        packed[:] = 0  # what fills rows up to whole vectors
-    pack_into(matrix, packed)
 
 
 @no_type_check

@@ -12,7 +12,7 @@ from torch import Tensor
 from sostenuto.ops.buffers import new
 from sostenuto.ops.oscillator_stack.cell import Cell
 from sostenuto.ops.oscillator_tiles import cpu
-from sostenuto.ops.panel_product.cpu import padded
+from sostenuto.ops.panel_product.cpu import pack_layers, padded
 from sostenuto.ops.threads import run_kernel
 
 TILE = 16
@@ -185,7 +185,7 @@ def laid_out(
     into_at = _borders([depth * widths[0] for depth in (channels, *[H] * (L - 1))])
     back_at = _borders([H * widths[1] * input_gradient, *[H * widths[0]] * (L - 1)] if back else [])
     into, factors = (torch.empty(int(at[-1]), dtype=dtype).numpy() for at in (into_at, back_at))
-    cpu.pack_layers(flat.numpy(), channels, H, into, into_at, factors, back_at)
+    pack_layers(flat.numpy(), channels, H, into, into_at, factors, back_at)
     masks = [cell.mask.detach().reshape(-1) for cell in cells if cell.mask is not None]
     layers = cpu.Layers(
         into=into, into_at=into_at, back=factors, back_at=back_at, bias=bias, weight=weight, step=step,

@@ -70,6 +70,28 @@ def pack_into(matrix, packed):
 
 
 @no_type_check
+@njit(**_OPTIONS)
+def pack_layers(flat, channels, H, into, into_at, back, back_at):
+    """Pack the matrices V of all layers, which ``flat`` begins with, for the way there and, where asked, back."""
+    low = 0
+    for layer in range(len(into_at) - 1):
+        depth = channels if layer == 0 else H
+        matrix = flat[low : low + H * depth].reshape(H, depth)
+        _pack(matrix.T, into[into_at[layer] : into_at[layer + 1]])
+        if len(back_at) > 1 and back_at[layer + 1] > back_at[layer]:
+            _pack(matrix, back[back_at[layer] : back_at[layer + 1]])
+        low += H * depth
+
+
+@no_type_check
+@njit(**_OPTIONS)
+def _pack(matrix, packed):
+    if packed.size > matrix.size:
+        packed[:] = 0  # what fills rows up to whole vectors
+    pack_into(matrix, packed)
+
+
+@no_type_check
 def _block(rows, vectors):
     """Make the inner kernel: rows × vectors of the result stay in registers while the depth runs."""
 
