@@ -1,14 +1,15 @@
 """`EvenAdam`: AdamW that lets word vectors move by what the data say of them, rare words less than frequent ones."""
 
 import math
-from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from sostenuto.training.mixed_adam import MixedAdam
 
-class EvenAdam(torch.optim.AdamW):
+
+class EvenAdam(MixedAdam):
     """AdamW, but for the groups with ``even=True``, whose second moment is one number for the whole tensor.
 
     m ← β₁ m + (1 − β₁) G,  v ← β₂ v + (1 − β₂) mean(G²),  W ← (1 − ηλ)W − η m̂ / (√v̂ + ε). Adam divides every entry
@@ -23,43 +24,20 @@ class EvenAdam(torch.optim.AdamW):
     True
     """
 
-    def __init__(self, params: Iterable[dict[str, Any]], **options: Any) -> None:
-        super().__init__(params, **options)
-        for group in self.param_groups:
-            group.setdefault("even", False)
+    mark = "even"
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Take one step; weights without a gradient stay."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        gradients: dict[Tensor, Tensor] = {}
-        for group in self.param_groups:
-            if group["even"]:
-                gradients |= {weight: weight.grad for weight in group["params"] if weight.grad is not None}
-                self._step_even(group)
-        for weight in gradients:
-            weight.grad = None
-        super().step()
-        for weight, gradient in gradients.items():
-            weight.grad = gradient
-        return loss
-
-    def _step_even(self, group: dict[str, Any]) -> None:
+    def own_step(self, group: dict[str, Any], gradients: dict[Tensor, Tensor]) -> None:
+        """Step along the momentum, divided by one number."""
         first, second = group["betas"]
-        for weight in group["params"]:
-            if weight.grad is None:
-                continue
+        for weight, gradient in gradients.items():
             state = self.state[weight]
             if not state:
                 state["step"] = torch.zeros((), device=weight.device)
                 state["momentum"] = torch.zeros_like(weight)
                 state["moment"] = torch.zeros((), device=weight.device, dtype=weight.dtype)
             state["step"] += 1
-            state["momentum"].lerp_(weight.grad, 1 - first)
-            state["moment"].lerp_(weight.grad.square().mean(), 1 - second)
+            state["momentum"].lerp_(gradient, 1 - first)
+            state["moment"].lerp_(gradient.square().mean(), 1 - second)
             # 1 − β^t, without the rounding of a number near one.
             begun, measured = (-torch.expm1(state["step"] * math.log(beta)) for beta in (first, second))
             rate = group["lr"] / (begun * ((state["moment"] / measured).sqrt() + group["eps"]))

@@ -1,11 +1,12 @@
 """`Muon`: steps of momentum made orthogonal for the matrices inside a recurrent layer, AdamW for all else."""
 
-from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+
+from sostenuto.training.mixed_adam import MixedAdam
 
 MOMENTUM = 0.95
 MATCHED = 0.6
@@ -16,7 +17,7 @@ _LEAST_SIDE = 16
 """Matrices with a shorter side (from one channel, to ten classes) are left to AdamW."""
 
 
-class Muon(torch.optim.AdamW):
+class Muon(MixedAdam):
     """AdamW, but for the groups with ``orthogonal=True``: momentum of which every singular value is set to about one.
 
     m ← .95 m + .05 G,  W ← (1 − ηλ)W − .6 η √max(n, k) · orth(.95 m + .05 G) for W of n × k, where orth(UΣVᵀ) ≈ UVᵀ
@@ -32,33 +33,11 @@ class Muon(torch.optim.AdamW):
     True
     """
 
-    def __init__(self, params: Iterable[dict[str, Any]], **options: Any) -> None:
-        super().__init__(params, **options)
-        for group in self.param_groups:
-            group.setdefault("orthogonal", False)
-            group.setdefault("matrix_rate", 1.0)
+    mark = "orthogonal"
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Take one step; weights without a gradient stay."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        gradients: dict[Tensor, Tensor] = {}
-        for group in self.param_groups:
-            if group["orthogonal"]:
-                kept = {weight: weight.grad for weight in group["params"] if weight.grad is not None}
-                self._step_orthogonal(kept, group["matrix_rate"] * group["lr"], group["weight_decay"])
-                gradients |= kept
-        for weight in gradients:
-            weight.grad = None
-        super().step()
-        for weight, gradient in gradients.items():
-            weight.grad = gradient
-        return loss
-
-    def _step_orthogonal(self, gradients: dict[Tensor, Tensor], rate: float | Tensor, decay: float) -> None:
+    def own_step(self, group: dict[str, Any], gradients: dict[Tensor, Tensor]) -> None:
+        """Step along the orthogonal momentum, matrices of one shape together."""
+        rate, decay = group.get("matrix_rate", 1.0) * group["lr"], group["weight_decay"]
         shapes: dict[torch.Size, list[Tensor]] = {}
         for weight in gradients:
             shapes.setdefault(weight.shape, []).append(weight)
