@@ -45,7 +45,8 @@ class QuickAdam(torch.optim.Adam):
             )  # fmt: skip
         return None
 
-    # torch wraps a step to announce it to its profiler, for a twentieth of a millisecond, unless it says that it was.
+    # torch wraps a step to announce it to its profiler and to run hooks, for a twentieth of a millisecond, unless it
+    # says that it was wrapped: hooks registered with this optimizer are not run.
     step.hooked = True  # pyright: ignore[reportFunctionMemberAccess]
 
     def load_state_dict(self, state_dict: Any) -> None:
