@@ -136,6 +136,19 @@ class TestStep:
         assert 1 / 1.2**2 - 0.1 < masses.min() < 0.8
         assert 1.3 < masses.max() < 1 / 0.8**2 + 0.1
 
+    def test_bent_views_move_pixels_as_far_as_asked_and_neighbors_alike(self):
+        """Pixels that hold their own place tell where they were taken from, away from the border that ends them."""
+        side = 24
+        place = torch.arange(float(side)).expand(side, side)
+        image = torch.stack([place, place.T], -1).reshape(1, side * side, 2).expand(300, -1, -1)
+        moved = (viewed(image, DeviceConfig(image_width=side, bend=0.8)) - image).reshape(300, side, side, 2)
+        inner = moved[:, 6:-6, 6:-6]
+        assert inner.mean().abs() < 0.05
+        assert 0.5 < inner.std() < 0.9
+        assert inner.diff(dim=1).std() < 0.3 * inner.std()
+        with pytest.raises(InputError, match="bend of at least 0"):
+            DeviceConfig(image_width=side, bend=-1.0)
+
     def test_views_of_whole_pixels_hold_no_other_values_and_a_share_of_images_stays_as_it_is(self):
         images = torch.randint(5, (400, 36, 1)).float()
         settings = DeviceConfig(image_width=6, shift=1.5, turn=10.0, whole_pixels=True, view_share=0.25)
@@ -148,7 +161,7 @@ class TestStep:
 
     def test_views_of_permuted_images_are_permuted_views(self):
         order, images = torch.randperm(30), torch.rand(7, 30, 1)
-        settings = DeviceConfig(image_width=6, mirror=True, shift=1.0, turn=10.0, zoom=0.1)
+        settings = DeviceConfig(image_width=6, mirror=True, shift=1.0, turn=10.0, zoom=0.1, bend=0.5)
         torch.manual_seed(4)
         plain = viewed(images, settings)
         torch.manual_seed(4)

@@ -24,12 +24,13 @@ class DeviceConfig:
             between 0 and this (after mixup, Zhang et al. 2018); for classes.
         image_width: pixels of a row, where sequences are images read row by row (or in the data set's own order); the
             settings that follow give training images, whenever they are drawn, another view.
-        view_share: share of the images, by chance, that are shifted, turned and zoomed.
+        view_share: share of the images, by chance, that are shifted, turned, zoomed and bent.
         whole_pixels: take the nearest pixel for a view instead of a mixture of four, which blurs.
         mirror: mirror half of the images, by chance, left to right.
         shift: move images by up to so many pixels along both axes.
         turn: turn images by up to so many degrees.
         zoom: make images larger or smaller by up to this share.
+        bend: move pixels by a smooth random field of about so many pixels (after Simard, Steinkraus and Platt 2003).
         noise_steps: append standard normal noise, drawn anew for every batch, up to so many steps; 0 for none.
         buckets: lengths at which sequences are sorted into batches of similar length.
         evaluate_every: epochs between two scores on the validation part.
@@ -49,6 +50,7 @@ class DeviceConfig:
     shift: float = 0.0
     turn: float = 0.0
     zoom: float = 0.0
+    bend: float = 0.0
     noise_steps: int = 0
     buckets: tuple[int, ...] = ()
     evaluate_every: int = 1
@@ -61,9 +63,9 @@ class DeviceConfig:
         check_count("image_width", self.image_width, least=0)
         check_fraction("view_share", self.view_share, one=True)
         check_fraction("zoom", self.zoom)
-        require(
-            min(self.shift, self.turn) >= 0, "expected shift and turn of at least 0", f"got {self.shift}, {self.turn}"
-        )
+        for name in ("shift", "turn", "bend"):
+            most = getattr(self, name)
+            require(most >= 0, f"expected {name} of at least 0", f"got {most}")
         check_count("noise_steps", self.noise_steps, least=0)
         check_count("evaluate_every", self.evaluate_every)
         check_count("evaluation_batch", self.evaluation_batch)
@@ -77,8 +79,8 @@ class DeviceConfig:
 
     @property
     def moves(self) -> bool:
-        """Whether some training images are shifted, turned or zoomed."""
-        return self.view_share > 0 and max(self.shift, self.turn, self.zoom) > 0
+        """Whether some training images are shifted, turned, zoomed or bent."""
+        return self.view_share > 0 and max(self.shift, self.turn, self.zoom, self.bend) > 0
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,9 @@ from sostenuto.checks import require
 from sostenuto.experiments.tasks.device_part import Drawn
 from sostenuto.experiments.tasks.recipe import DeviceConfig, Recipe
 
+_KNOTS = 5
+"""Random displacements a side of an image; between them a bent view is smooth, so that strokes bend as a whole."""
+
 
 def varied(drawn: Drawn, recipe: Recipe, order: Int[Tensor, " time"] | None = None) -> Drawn:
     """Vary a batch for training: views of its images, noise after the signal and on it, a random choice of steps.
@@ -41,10 +44,10 @@ def with_noise_after(drawn: Drawn, steps: int, generator: torch.Generator | None
 def viewed(
     values: Float[Tensor, "batch time channel"], device: DeviceConfig, order: Int[Tensor, " time"] | None = None
 ) -> Float[Tensor, "batch time channel"]:
-    """Look at every image of a batch a little differently: mirrored, turned, zoomed, shifted, as the settings allow.
+    """Look at every image of a batch a little differently, as far as the settings allow.
 
-    A step may be a pixel or a row of pixels; the channels of a pixel stay together. What comes in from beyond the
-    border is the border's value.
+    It is mirrored, turned, zoomed, shifted, bent. A step may be a pixel or a row of pixels; channels of a pixel stay
+    together. What comes in from beyond the border is the border's value.
 
     >>> image = torch.tensor([[1.0, 2.0, 3.0, 4.0]]).expand(64, -1)[..., None]
     >>> set(map(tuple, viewed(image, DeviceConfig(image_width=2, mirror=True))[..., 0].tolist()))
@@ -93,6 +96,10 @@ def _places(rows: Float[Tensor, "batch height width depth"], device: DeviceConfi
     angle, scale = math.radians(1) * drawn(device.turn), 1 + drawn(device.zoom)
     x = scale * (angle.cos() * right - angle.sin() * down) + drawn(device.shift)
     y = scale * (angle.sin() * right + angle.cos() * down) + drawn(device.shift)
+    if device.bend:
+        field = device.bend * torch.randn(count, 2, _KNOTS, _KNOTS, device=rows.device, dtype=rows.dtype)
+        bent = F.interpolate(field, (height, width), mode="bicubic", align_corners=True)
+        x, y = x + bent[:, 0], y + bent[:, 1]
     return torch.stack([2 * x / width, 2 * y / height], dim=-1)
 
 
