@@ -1,5 +1,6 @@
 """The layers run tile by tile equal the layers run one by one, forward and every gradient."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -178,3 +179,101 @@ def test_the_layer_is_the_same_with_and_without(options, monkeypatch):
         gradients = torch.autograd.grad(output.square().sum() + state[1].sum(), list(layer.parameters()))
         results.append([output, *state, *gradients])
     assert_near(*results, torch.float64)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("spans", [False, True])
+@pytest.mark.parametrize("shape", [*SHAPES, (20, 6, 3, 64, 2)])
+def test_the_largest_outputs_are_those_of_all_outputs(shape, spans, dtype):
+    x, cells, y, z, timespans = case(*shape, dtype=dtype, spans=spans)
+    outputs, *ends = stored_stack(x, cells, 0.7, y, z, timespans=timespans, backend="reference")
+    expected = [outputs.amax(0), *ends]
+    found = oscillator_tiles(x, cells, 0.7, y, z, timespans=timespans, peak=True)
+    assert_near(found, expected, dtype)
+    leaves, arriving = leaves_of(x, cells, y, z), [torch.randn_like(one) for one in expected]
+    assert_near(torch.autograd.grad(found, leaves, arriving), torch.autograd.grad(expected, leaves, arriving), dtype)
+    with torch.no_grad():
+        again = oscillator_tiles(x, cells, 0.7, y, z, timespans=timespans, peak=True)
+    assert all(torch.equal(one, other) for one, other in zip(again, found, strict=True))
+
+
+def test_steps_that_share_the_largest_output_share_its_gradient():
+    """A time span of 0 leaves the state as it is, so that steps have one output; at rest all have."""
+    x, cells, y, z, timespans = case(63, 6, 20, 16, 2, spans=True)
+    assert timespans is not None
+    timespans[20:30] = 0
+    still = [cell._replace(bias=None) for cell in cells]
+    rest = [torch.zeros_like(one) for one in (x, y, z)]
+    for given in ((x, cells, y, z), (rest[0], still, *rest[1:])):
+        leaves = [one.requires_grad_() for one in leaves_of(*given)]
+        largest = oscillator_tiles(given[0], given[1], 0.7, *given[2:], timespans=timespans, peak=True)[0]
+        outputs = oscillator_tiles(given[0], given[1], 0.7, *given[2:], timespans=timespans)[0]
+        assert torch.equal(largest, outputs.amax(0))
+        arriving = torch.randn_like(largest)
+        one, other = (torch.autograd.grad(end, leaves, arriving) for end in (largest, outputs.amax(0)))
+        assert_near(one, other, torch.float64)
+
+
+def test_a_largest_output_that_is_not_a_number_shows():
+    x, cells, y, z, _ = case(40, 33, 9, 24, 2)
+    with torch.no_grad():
+        x[7, 3, 0] = torch.nan
+    largest = oscillator_tiles(x, cells, 0.7, y, z, peak=True)[0]
+    assert largest[3].isnan().all()
+    assert largest.isfinite().sum() == largest.numel() - 24
+    (gradient,) = torch.autograd.grad(largest[4].sum(), x)
+    assert gradient[:, 4].isfinite().all()
+
+
+def test_the_largest_outputs_read_no_memory_that_nobody_wrote(deterministic):
+    x, cells, y, z, _ = case(300, 33, 20, 24, 3, dtype=torch.float32)
+    found = oscillator_tiles(x, cells, 0.7, y, z, peak=True)
+    gradients = torch.autograd.grad(found[0].square().sum(), leaves_of(x, cells, y, z))
+    with torch.no_grad():
+        alone = oscillator_tiles(x, cells, 0.7, y, z, peak=True)
+    assert all(bool(one.isfinite().all()) for one in (*found, *alone, *gradients))
+
+
+def test_the_largest_outputs_pass_the_check_of_gradients_and_can_be_differentiated_twice():
+    x, cells, y, z, _ = case(9, 2, 2, 3, 2)
+    leaves = leaves_of(x, cells, y, z)
+
+    def run(*_):
+        return oscillator_tiles(x, cells, 0.7, y, z, peak=True)
+
+    assert torch.autograd.gradcheck(run, leaves)
+    assert torch.autograd.gradgradcheck(run, leaves)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_steps_can_be_given_by_their_parameters(dtype):
+    x, cells, y, z, _ = case(37, 5, 3, 7, 3, dtype=dtype)
+    sizes, leaves = (0.1, 0.5, 0.9), leaves_of(x, cells, y, z)
+    stepped = [cell._replace(step=size * cell.step.sigmoid()) for cell, size in zip(cells, sizes, strict=True)]
+    expected = stored_stack(x, stepped, 0.7, y, z, backend="reference")
+    found = oscillator_tiles(x, cells, 0.7, y, z, step_sizes=sizes)
+    assert_near(found, expected, dtype)
+    arriving = [torch.randn_like(one) for one in expected]
+    assert_near(torch.autograd.grad(found, leaves, arriving), torch.autograd.grad(expected, leaves, arriving), dtype)
+
+
+def test_steps_given_by_their_parameters_can_be_differentiated_twice():
+    x, cells, y, z, _ = case(9, 2, 2, 3, 2)
+    leaves = leaves_of(x, cells, y, z)
+    assert torch.autograd.gradgradcheck(lambda *_: oscillator_tiles(x, cells, 0.7, y, z, step_sizes=(0.4, 0.7)), leaves)
+
+
+@pytest.mark.parametrize(("dtype", "bound"), [(torch.float32, 3e-7), (torch.float64, 1e-15)])
+def test_its_tanh_is_as_exact_as_that_of_the_other_scans(dtype, bound):
+    """One step from rest with w = α = 0 and g = 1 gives −tanh(u)."""
+    values = torch.cat([torch.linspace(-25, 25, 20_000), torch.logspace(-30, 0, 12_000)]).to(dtype)
+    zeros, x = torch.zeros(1, 2000, 16, dtype=dtype), values.reshape(1, 2000, 16)
+    cell = Cell(torch.eye(16, dtype=dtype), None, None, zeros[0, 0], torch.ones(16, dtype=dtype), None)
+    found = -oscillator_tiles(x, [cell], 0.0, zeros, zeros)[0].flatten()
+    truth = np.tanh(values.numpy().astype(np.longdouble))
+    inside = truth != 0
+    assert np.abs(found.numpy()[inside] / truth[inside] - 1).max() < bound
+    assert found.abs().max() <= 1
+    special = torch.tensor([0.0, torch.inf, -torch.inf, torch.nan], dtype=dtype).repeat(4)[None, None]
+    found = -oscillator_tiles(special, [cell], 0.0, zeros[:, :1], zeros[:, :1])[0].flatten()[3::4]
+    assert found.isnan().all()

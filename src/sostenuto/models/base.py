@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from sostenuto.checks import check_count, require
+from sostenuto.models.readout import Readout, pool
 from sostenuto.types import Lengths, Sequences, Timespans
 
 
@@ -50,6 +51,16 @@ class SequenceModel(nn.Module):
             spans = {"timespans": pack_padded_sequence(timespans, on_cpu, batch_first=True, enforce_sorted=False)}
         output, _ = self.layer(packed, **spans)
         return pad_packed_sequence(output, batch_first=True, total_length=values.shape[1])[0]
+
+    def pooled(
+        self, values: Sequences, lengths: Lengths | None, timespans: Timespans | None, readout: Readout
+    ) -> Float[Tensor, "batch feature"]:
+        """Run the layer and reduce its states as `pool` does; one that follows its own maximum is asked for that."""
+        truncated = self.training and self.gradient_window is not None
+        if readout == "max" and lengths is None and not truncated and hasattr(self.layer, "peak"):
+            return self.layer.peak(values, timespans=timespans)
+        states = self.states(values, lengths, timespans, only_last=readout == "last")
+        return pool(states, lengths, readout, bidirectional=self.layer.bidirectional)
 
     def _truncated(self, values: Tensor, timespans: Tensor | None, only_last: bool) -> Tensor:
         window = self.gradient_window or values.shape[1]

@@ -6,7 +6,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sostenuto.models.base import SequenceModel, linear_head
-from sostenuto.models.readout import Readout, pool
+from sostenuto.models.readout import Readout
 from sostenuto.types import Lengths, Sequences, Timespans
 
 
@@ -28,5 +28,4 @@ class SequenceRegressor(SequenceModel):
         self, values: Sequences, lengths: Lengths | None = None, timespans: Timespans | None = None
     ) -> Float[Tensor, "batch target"]:
         """Return predictions in the targets' (scaled) unit."""
-        states = self.states(values, lengths, timespans, only_last=self.readout == "last")
-        return self.head(pool(states, lengths, self.readout, bidirectional=self.layer.bidirectional))
+        return self.head(self.pooled(values, lengths, timespans, self.readout))

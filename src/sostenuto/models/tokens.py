@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from sostenuto.checks import check_count, check_fraction, require
 from sostenuto.models.base import SequenceModel, linear_head
-from sostenuto.models.readout import Readout, pool
+from sostenuto.models.readout import Readout
 from sostenuto.types import Lengths, Timespans, Tokens
 
 
@@ -51,8 +51,7 @@ class TokenClassifier(SequenceModel):
         self, values: Tokens, lengths: Lengths | None = None, timespans: Timespans | None = None
     ) -> Float[Tensor, "batch class"]:
         """Return logits."""
-        states = self.states(self.embed(values), lengths, timespans, only_last=self.readout == "last")
-        return self.head(pool(states, lengths, self.readout, bidirectional=self.layer.bidirectional))
+        return self.head(self.pooled(self.embed(values), lengths, timespans, self.readout))
 
     def embed(self, tokens: Tensor) -> Tensor:
         """Give the words' vectors; in training, words are dropped."""

@@ -21,6 +21,7 @@ from sostenuto.nn.sequences import LayerInput, TimeMajor
 from sostenuto.ops.oscillator_scan import BACKENDS, oscillator_scan
 from sostenuto.ops.oscillator_stack import Cell, Drift, oscillator_stack, oscillator_stack_inverse
 from sostenuto.ops.oscillator_tiles import oscillator_tiles, takes_tiles
+from sostenuto.ops.time_max import time_max
 
 
 class UnICORNN(RecurrentLayer):
@@ -149,20 +150,38 @@ class UnICORNN(RecurrentLayer):
         if self.bidirectional or (self.memory == "store" and not self._may_tile()):
             return super().forward(input, state, timespans=timespans)
         sequences = TimeMajor.read(input, self.input_size, self.batch_first)
-        y, z = self._start(state, sequences)
-        spans = sequences.spans(timespans, y.dtype)
-        cells = [self._cell(layer, False, None) for layer in range(self.num_layers)]
-        given = {"timespans": spans, "backend": self.backend}
-        if self.memory == "store" and not takes_tiles(sequences.values, cells, y, z, **given):
+        found = self._run_together(sequences, state, timespans)
+        if found is None:
             return super().forward(input, state, timespans=timespans)
-        masked = [cell._replace(mask=self._mask(layer, y)) for layer, cell in enumerate(cells)]
-        if self.memory == "store":
-            output, y, z = oscillator_tiles(sequences.values, masked, self.stiffness, y, z, timespans=spans)
-        else:
-            output, y, z = self._run_stack(sequences.values, masked, y, z, spans)
+        output, y, z = found
         if sequences.unbatched:
             y, z = y.squeeze(1), z.squeeze(1)
         return sequences.write(output), (y, z)
+
+    def peak(
+        self, input: LayerInput, state: LayerState | None = None, *, timespans: Tensor | None = None
+    ) -> Float[Tensor, "*batch hidden"]:
+        """Give each unit's largest output over time, max_n y_n: what a call gives, without its outputs where it can.
+
+        Steps that share the largest value share its gradient evenly, as in `torch.amax`. In eager code on the CPU the
+        maximum is followed while the outputs are in the cache. Hooks on the layer's calls hear a call in any case.
+
+        >>> layer, x = UnICORNN(2, 8, batch_first=True), torch.ones(3, 50, 2)
+        >>> torch.equal(layer.peak(x), layer(x)[0].amax(1))
+        True
+        """
+        if isinstance(input, PackedSequence):
+            raise InputError("expected a tensor, got packed sequences; pool the outputs of a call.")
+        together = self.memory == "store" and not self.bidirectional
+        if together and self._may_tile() and not self._is_heard():
+            sequences = TimeMajor.read(input, self.input_size, self.batch_first)
+            found = self._run_together(sequences, state, timespans, peak=True)
+            if found is not None:
+                return found[0].squeeze(0) if sequences.unbatched else found[0]
+        output, _ = self(input, state, timespans=timespans)
+        if input.ndim == 2:
+            return output.amax(0)
+        return time_max(output if self.batch_first else output.transpose(0, 1))
 
     def scan(
         self,
@@ -289,12 +308,19 @@ class UnICORNN(RecurrentLayer):
         """Whether tiles are worth asking for: elsewhere the cells that the question needs would be made for nothing."""
         return self.weight_ih_l0.device.type == "cpu" and not torch.compiler.is_compiling()
 
-    def _cell(self, layer: int, reverse: bool, mask: Tensor | None) -> Cell:
+    def _is_heard(self) -> bool:
+        """Whether somebody listens to the layer's calls, or has replaced them, so that a call must be made."""
+        hooks = self._forward_hooks, self._forward_pre_hooks, self._backward_hooks, self._backward_pre_hooks
+        replaced = getattr(self.forward, "__func__", None) is not UnICORNN.forward or self._compiled_call_impl
+        return bool(any(hooks) or replaced or nn.modules.module._has_any_global_hook())
+
+    def _cell(self, layer: int, reverse: bool, mask: Tensor | None, *, stepped: bool = True) -> Cell:
+        """Give one layer's tensors; unless ``stepped`` with c in the place of its steps."""
         return Cell(
             *self._input_map(layer, reverse),
             self.weight("weight_skip", layer, reverse) if self._skips(layer) else None,
             self.weight("weight_hh", layer, reverse),
-            self.effective_step(layer, reverse=reverse),
+            self.effective_step(layer, reverse=reverse) if stepped else self.weight("time_scale", layer, reverse),
             mask,
         )
 
@@ -303,9 +329,30 @@ class UnICORNN(RecurrentLayer):
         sleeps = not self.training or self.dropout == 0 or layer == self.num_layers - 1
         return None if sleeps else dropout_mask(y[layer : layer + 1], self.dropout)
 
+    def _run_together(
+        self,
+        sequences: TimeMajor,
+        state: LayerState | None,
+        timespans: Tensor | PackedSequence | None,
+        *,
+        peak: bool = False,
+    ) -> tuple[Tensor, Tensor, Tensor] | None:
+        """Run all layers at once: outputs (with ``peak`` their largest), y and z; None where one by one is better."""
+        y, z = self._start(state, sequences)
+        spans = sequences.spans(timespans, y.dtype)
+        stores = self.memory == "store"
+        cells = [self._cell(layer, False, None, stepped=not stores) for layer in range(self.num_layers)]
+        if stores and not takes_tiles(sequences.values, cells, y, z, timespans=spans, backend=self.backend):
+            return None
+        masked = [cell._replace(mask=self._mask(layer, y)) for layer, cell in enumerate(cells)]
+        if stores:
+            options: dict[str, Any] = {"timespans": spans, "peak": peak, "step_sizes": self._steps}
+            return oscillator_tiles(sequences.values, masked, self.stiffness, y, z, **options)
+        return self._run_stack(sequences.values, masked, y, z, spans)
+
     def _run_stack(
         self, x: Tensor, cells: list[Cell], y: Tensor, z: Tensor, spans: Tensor | None
-    ) -> tuple[Tensor, ...]:
+    ) -> tuple[Tensor, Tensor, Tensor]:
         options: dict[str, Any] = {"skip": self._skip or 0, "backend": self.backend, "chunk": self._chunk}
         output, y, z, drift = oscillator_stack(x, cells, self.stiffness, y, z, timespans=spans, **options)
         if drift is not None:

@@ -18,6 +18,8 @@ _OPTIONS: Any = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath
 """Not what other kernels are compiled with: which products and sums are fused is said at each of them."""
 _TOGETHER = VECTORS // 2
 """Vectors that are walked at once: steps of one depend on each other, and those of another fill the gaps."""
+WALK_BYTES = _TOGETHER * VECTOR_BYTES
+"""Bytes of a row that are walked at once."""
 _FUSED = ("contract",)
 _WORD = ir.IntType(64)
 

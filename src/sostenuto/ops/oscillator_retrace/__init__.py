@@ -16,9 +16,8 @@ States = tuple[Float[Tensor, "L B H"], Float[Tensor, "L B H"]]
 
 
 class Retraced(NamedTuple):
-    """A chunk found again: the top layer's outputs, what the way back reads, the first states, and the largest ones."""
+    """A chunk found again: what the way back reads, the first states, and the largest ones."""
 
-    top: Float[Tensor, "T B H"]
     trace: sweep.Trace
     first: States
     peaks: States
@@ -53,7 +52,7 @@ def retrace(layers: Any, x: Float[Tensor, "T B F"], last: States) -> Retraced:
     read = layers, *sweep.flat_input(x), channels
     kernel: Any = cpu.invert_tile
     run_blocks(lambda low, high: kernel(*read, *written, low, high), B, sweep.tile_of(B))
-    return Retraced(top, sweep.Trace(kept, risen, last[1].contiguous()), (y, z), (y_peak, z_peak))
+    return Retraced(sweep.Trace(kept, risen, last[1].contiguous(), top), (y, z), (y_peak, z_peak))
 
 
 def sweep_back(
@@ -77,12 +76,12 @@ def sweep_back(
         part, first = x[start:stop], (kept[index, 0], kept[index, 1])
         spanned = sweep.with_spans(layers, _cut(timespans, start, stop), dtype)
         found = retrace(spanned, part, (kept[index + 1, 0], kept[index + 1, 1]))
-        top, trace = found.top, found.trace
+        trace = found.trace
         if drifts(plan, found, first):
-            del found, top, trace  # their memory serves the run
-            top, trace = _run_again(spanned, part, first)
+            del found, trace  # their memory serves the run
+            trace = _run_again(spanned, part, first)
         above, target = _cut(d_outputs, start, stop), _cut(d_x, start, stop)
-        sweep.run_backward(spanned, part, first[0], top, trace, above, target, sums)
+        sweep.run_backward(spanned, part, first[0], trace, above, target, sums)
     return sums.gradients(d_x)
 
 
@@ -105,11 +104,11 @@ def drifts(plan: Plan, found: Retraced, first: States) -> bool:
     return False
 
 
-def _run_again(layers: Any, x: Tensor, first: States) -> tuple[Tensor, sweep.Trace]:
+def _run_again(layers: Any, x: Tensor, first: States) -> sweep.Trace:
     ends = tuple(part.clone() for part in first)
     top = new((*x.shape[:2], first[0].shape[2]), first[0].dtype)
     kept, risen = sweep.run_forward(layers, x, ends, top, keep=True)  # pyright: ignore[reportArgumentType]
-    return top, sweep.Trace(kept, risen, ends[1])
+    return sweep.Trace(kept, risen, ends[1], top)
 
 
 def _cut(values: Any, start: int, stop: int) -> Any:

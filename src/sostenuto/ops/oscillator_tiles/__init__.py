@@ -11,7 +11,7 @@ from sostenuto.checks import check_positive
 from sostenuto.ops.backend import choose_backend
 from sostenuto.ops.dispatch import needs_reference, runs_eagerly
 from sostenuto.ops.oscillator_stack.cell import Cell
-from sostenuto.ops.oscillator_tiles.autograd import TiledLayers
+from sostenuto.ops.oscillator_tiles.autograd import TiledLayers, TilePlan
 
 LEAST_ROWS = 256
 """Rows, of all steps and sequences, from which tiles are worth the packing of their matrices."""
@@ -57,12 +57,16 @@ def oscillator_tiles(
     z: Float[Tensor, "L B H"],
     *,
     timespans: Float[Tensor, "T B"] | None = None,
-) -> tuple[Float[Tensor, "T B H"], Float[Tensor, "L B H"], Float[Tensor, "L B H"]]:
+    peak: bool = False,
+    step_sizes: tuple[float, ...] | None = None,
+) -> tuple[Float[Tensor, "*T B H"], Float[Tensor, "L B H"], Float[Tensor, "L B H"]]:
     """Run z ← z − g(tanh(w⊙y + V u + b) + αy), y ← y + g⊙z over time and all layers.
 
     A layer's u is the output y of the layer below, times its mask where it has one; the first one's is ``x``. Returns
     the top layer's outputs, and the last y and z of all layers. It means `oscillator_stack.autograd.stored_stack`, and
-    asks for what `takes_tiles` looks at. Reference: paper 002, eq. (6).
+    asks for what `takes_tiles` looks at. With ``peak`` each unit's largest output over time takes the place of all
+    outputs, with the gradient of `time_max`: the tiles follow it as they run. With ``step_sizes`` Δt,
+    one for each layer, the cells' steps are c, and g = Δt·σ̂(c). Reference: paper 002, eq. (6).
 
     >>> cell = Cell(torch.ones(2, 1), None, None, torch.ones(2), torch.full((2,), 0.1), None)
     >>> outputs, y, z = oscillator_tiles(torch.zeros(9, 2, 1), [cell], 1.0, torch.zeros(1, 2, 2), torch.zeros(1, 2, 2))
@@ -73,5 +77,5 @@ def oscillator_tiles(
     tensors = [field for cell in cells for field in cell]
     given = (x, y, z, *tensors)
     keep = torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in given)
-    found: Any = TiledLayers.apply(stiffness, keep, timespans, *given)
+    found: Any = TiledLayers.apply(TilePlan(stiffness, keep, peak, step_sizes), timespans, *given)
     return found

@@ -3,19 +3,50 @@
 A recorded backward pass (``create_graph=True``) differentiates the layers one by one, as the reference defines them.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from sostenuto.ops.oscillator_stack.autograd import recorded_gradients, stored_stack
-from sostenuto.ops.oscillator_stack.cell import cells_of
+from sostenuto.ops.oscillator_stack.cell import Cell, cells_of
+
+
+@dataclass(frozen=True)
+class TilePlan:
+    """What is asked of all tiles: whether a way back, whether the largest outputs, and what a cell's step means.
+
+    Without ``step_sizes`` it is g. With one Δt for each layer it is c, and g = Δt·σ̂(c) is made here for all layers at
+    once: as operations of their own, three layers' steps took as long as the laying out of all weights.
+    """
+
+    stiffness: float
+    keep: bool
+    peak: bool
+    step_sizes: tuple[float, ...] | None
+
+    def stepped(self, cells: Sequence[Cell]) -> tuple[Sequence[Cell], Tensor | None]:
+        """Give the cells with the steps g, and σ̂(c)."""
+        if self.step_sizes is None:
+            return cells, None
+        rates = torch.sigmoid(torch.stack([cell.step for cell in cells]))
+        steps = self._sizes(rates) * rates
+        return [cell._replace(step=step) for cell, step in zip(cells, steps.unbind(0), strict=True)], rates
+
+    def gradient_of_steps(self, d_step: Tensor, rates: Tensor | None) -> Tensor:
+        """Turn the gradient of g into that of what the cells have."""
+        return d_step if rates is None else d_step * self._sizes(rates) * (1 - rates) * rates
+
+    def _sizes(self, like: Tensor) -> Tensor:
+        return torch.tensor(self.step_sizes, dtype=like.dtype)[:, None]
 
 
 class TiledLayers(torch.autograd.Function):
-    """Call ``apply(stiffness, keep, timespans, x, y, z, *tensors)`` with the cells' fields one after the other.
+    """Call ``apply(plan, timespans, x, y, z, *tensors)`` with the cells' fields one after the other.
 
-    Returns the top layer's outputs and the last y and z of all layers. Without ``keep`` there is no way back.
+    Returns the top layer's outputs, or the largest of each unit over time, and the last y and z of all layers.
     """
 
     @staticmethod
@@ -23,33 +54,36 @@ class TiledLayers(torch.autograd.Function):
         """Run all tiles; keep what the way back needs."""
         from sostenuto.ops.oscillator_tiles import sweep
 
-        stiffness, keep, timespans, x, y, z, *tensors = inputs
-        drive = x.to(y.dtype)
-        wanted = {"keep": keep, "input_gradient": ctx.needs_input_grad[3]}
-        top, y_end, trace, layers = sweep.forward(drive, cells_of(tensors), stiffness, y, z, timespans, **wanted)
-        ctx.stiffness = stiffness
+        plan, timespans, x, y, z, *tensors = inputs
+        drive, (cells, rates) = x.to(y.dtype), plan.stepped(cells_of(tensors))
+        wanted = {"keep": plan.keep, "input_gradient": ctx.needs_input_grad[2], "peak": plan.peak}
+        y_end, trace, peaks, layers = sweep.forward(drive, cells, plan.stiffness, y, z, timespans, **wanted)
+        ctx.plan = plan
         ctx.set_materialize_grads(False)
-        if keep:
-            ctx.layers = layers  # copies; that no weight has changed since is checked where the saved ones are unpacked
-            ctx.save_for_backward(timespans, x, y, z, *tensors, top, *trace)
-        return top, y_end, trace.last
+        if plan.keep:
+            # copies; that no weight has changed since is checked where the saved ones are unpacked
+            ctx.layers, ctx.rates = layers, rates
+            ctx.save_for_backward(timespans, x, y, z, *tensors, *trace, *peaks)
+        return peaks.largest if plan.peak else trace.top, y_end, trace.last
 
     @staticmethod
     def backward(ctx: Any, *arriving: Any) -> Any:
         """Run the adjoint of all tiles."""
-        timespans, x, y, z, *tensors, top, kept, risen, last = ctx.saved_tensors
-        wanted = ctx.needs_input_grad[3:]
+        timespans, x, y, z, *tensors, kept, risen, last, top, largest, holders = ctx.saved_tensors
+        wanted, plan = ctx.needs_input_grad[2:], ctx.plan
         if torch.is_grad_enabled():
-            results = stored_stack(x.to(y.dtype), cells_of(tensors), ctx.stiffness, y, z, timespans=timespans)
+            cells, _ = plan.stepped(cells_of(tensors))
+            outputs, *ends = stored_stack(x.to(y.dtype), cells, plan.stiffness, y, z, timespans=timespans)
+            results = outputs.amax(0) if plan.peak else outputs, *ends
             found = recorded_gradients(results, (x, y, z, *tensors), arriving)
         else:
             from sostenuto.ops.oscillator_tiles import sweep
 
-            trace = sweep.Trace(kept, risen, last)
-            given = (ctx.layers, x.to(y.dtype), y, top, trace)
+            peaks = sweep.Peaks(largest, holders) if plan.peak else None
+            given = (ctx.layers, x.to(y.dtype), y, sweep.Trace(kept, risen, last, top), peaks)
             gradients = sweep.backward(*given, *arriving, input_gradient=wanted[0])
-            found = _listed(gradients, x)
-        return None, None, None, *(g if want else None for g, want in zip(found, wanted, strict=True))
+            found = _listed(gradients._replace(step=plan.gradient_of_steps(gradients.step, ctx.rates)), x)
+        return None, None, *(g if want else None for g, want in zip(found, wanted, strict=True))
 
 
 def _listed(found: Any, x: Tensor) -> list[Tensor | None]:

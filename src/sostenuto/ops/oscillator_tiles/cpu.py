@@ -13,21 +13,17 @@ from numba import njit
 
 from sostenuto.ops.columns.cpu import OPTIONS, repeated_rows, room, tile_of
 from sostenuto.ops.fork.cpu import fork
-from sostenuto.ops.oscillator_adjoint.cpu import walk_back
+from sostenuto.ops.oscillator_adjoint.cpu import WALK_BYTES, walk_back
+from sostenuto.ops.oscillator_advance.cpu import walk
 from sostenuto.ops.panel_product.cpu import multiply, multiply_rows, whole_vectors
-from sostenuto.ops.tanh.cpu import tanh
+from sostenuto.ops.time_max.cpu import hand_out
 
 CHUNK_ROWS = 128
 """Rows, of all steps and batch rows of a tile, that are multiplied at once."""
-COLUMNS = 2048
-"""Columns, units of all batch rows, that are scanned at once; measured best between 256 and 2048."""
 FLUSH_CHUNKS = 8
 """Chunks whose gradients of a matrix are summed in the working precision before they go into float64 sums."""
 SPREAD = 16
 """Numbers between the rows of a right factor: rows a power of two apart would share few sets of the first cache."""
-
-TURNED = 16
-"""Rows of a matrix that are turned into columns at once."""
 
 
 class Layers(NamedTuple):
@@ -52,90 +48,96 @@ class Layers(NamedTuple):
 
 @no_type_check
 @njit(**OPTIONS)
-def forward_tile(layers, u, u_step, u_row, channels, y, z, kept, risen, top, low, high):
-    """Run batch rows ``low`` to ``high`` through all layers; (y, z) become the last states.
+def forward_tile(layers, u, u_step, u_row, channels, y, z, kept, risen, T, top, largest, holders, low, high):
+    """Run batch rows ``low`` to ``high`` through all layers and ``T`` steps; (y, z) become the last states.
 
     ``kept`` (layer, time, column) takes the outputs of all layers but the top one, ``risen`` tanh of all;
-    both have no layer where no way back is wanted.
+    both have no layer where no way back is wanted. ``top`` takes the top layer's outputs, ``largest``
+    (column) their largest values over time and ``holders`` how many steps have them; what has no room is not written.
     """
-    L, H, T, R = y.shape[0], y.shape[2], top.shape[0], high - low
-    n, first = R * H, low * H
+    L, H, R = y.shape[0], y.shape[2], high - low
+    n, first, last = R * H, low * H, high * H
     a = 0 * low  # the first place; if it were known when compiling, room would be compiled for every place
     K = max(CHUNK_ROWS // R, 1)
-    wide, keeps = whole_vectors(H, top), kept.shape[0] + 1 == L
+    wide, size = whole_vectors(H, top), top.itemsize
     bottom, hidden = room(top, K * R, channels, a), room(top, K, n, a + 1)
-    drive, unkept, forgotten = room(top, K * R, wide, a + 2), room(top, K, n, a + 3), room(top, K, n, a + 4)
+    drive, unkept, forgotten = room(top, K * R, wide, a + 2), room(top, 1, n, a + 3), room(top, 1, n, a + 4)
     w, g, b = (
         repeated_rows(layers.weight, R, a + 5),
         repeated_rows(layers.step, R, a + 6),
         repeated_rows(layers.bias, R, a + 7),
     )
-    y_now, z_now, g_now = tile_of(y, low, high, a + 8), tile_of(z, low, high, a + 9), room(top, 1, COLUMNS, a + 10)[0]
+    y_now, z_now, peak = tile_of(y, low, high, a + 8), tile_of(z, low, high, a + 9), room(top, 2, n, a + 10)
+    kinds = K if layers.spans.shape[0] > 0 else 1
+    span, g_now, whole = room(top, kinds, n, a + 11), room(top, kinds, n, a + 12), room(top, 1, n, a + 13)[0]
+    span[:], whole[:], peak[0], peak[1] = 1, 1, -np.inf, 0
     for start in range(0, T, K):
         k = min(K, T - start)
         gather_chunk(u, u_step, u_row, start, k, low, R, bottom)
+        _gather_spans(layers.spans, start, low, H, span)
         for layer in range(L):
             drive_chunk(layers, layer, bottom, hidden, drive, k * R, H)
-            out, out_at = top, (start, first)
-            if layer < L - 1:
-                out, out_at = (kept[layer], (start, first)) if keeps else (unkept, (0, 0))
-            rise, rise_at = forgotten, (0, 0)
-            if risen.shape[0] > 0:
-                rise, rise_at = risen[layer], (start, first)
-            for lo in range(0, n, COLUMNS):
-                hi = min(lo + COLUMNS, n)
-                _scan(drive, w[layer], g[layer], b[layer], layers, start, low, k, n, y_now[layer], z_now[layer], g_now,
-                      rise, rise_at, out, out_at, lo, hi)  # fmt: skip
-            if layer < L - 1:
-                hand_up(out, out_at, k, n, layers.masks, layer, first, hidden)
+            out = top if layer == L - 1 else kept[layer] if layer < len(kept) else top[:0]
+            rise = risen[layer] if layer < len(risen) else top[:0]
+            factor = whole if len(layers.masks) == 0 or layer == L - 1 else layers.masks[layer, first:last]
+            _scale_steps(g[layer], span, g_now)
+            rise_at, rise_pace = _row(rise, start, first, forgotten)
+            out_at, out_pace = _row(out, start, first, unkept)
+            walk(
+                layers.alpha, size, n, k, layer < L - 1,
+                (drive.ctypes.data, g_now.ctypes.data, rise_at, out_at, hidden.ctypes.data),
+                (n * size, n * size if kinds > 1 else 0, rise_pace, out_pace, n * size),
+                (w[layer].ctypes.data, b[layer].ctypes.data, factor.ctypes.data),
+                (y_now[layer].ctypes.data, z_now[layer].ctypes.data, peak[0].ctypes.data, peak[1].ctypes.data),
+            )  # fmt: skip
     for layer in range(L):
         y[layer, low:high] = y_now[layer].reshape(R, H)
         z[layer, low:high] = z_now[layer].reshape(R, H)
+    if len(largest) > 0:
+        _end_peaks(y_now[L - 1], peak, largest[first:last], holders[first:last])
 
 
 @no_type_check
 @njit(**OPTIONS)
-def forward_tiles(entry, threads, count, tile, layers, u, u_step, u_row, channels, y, z, kept, risen, top):
+def _row(rows, start, first, spare):
+    """Say where a step's row of a tile lies, and how far the next; where there is none, all share a spare one."""
+    size = rows.itemsize
+    if len(rows) == 0:
+        return spare.ctypes.data, 0
+    return rows.ctypes.data + (start * rows.shape[1] + first) * size, rows.shape[1] * size
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _end_peaks(last, peak, largest, holders):
+    """Write the largest outputs: what is not a number was not larger than any, but every output after it is none."""
+    for i in range(len(last)):
+        broken = last[i] != last[i]
+        largest[i] = last[i] if broken else peak[0, i]
+        holders[i] = 1 if broken else peak[1, i]
+
+
+@no_type_check
+@njit(**OPTIONS)
+def forward_tiles(entry, threads, count, tile, layers, u, u_step, u_row, channels, y, z, kept, risen, T, top,
+                  largest, holders):  # fmt: skip
     """Run all tiles of `forward_tile`."""
-    fork(forward_tile, entry, threads, count, tile, (layers, u, u_step, u_row, channels, y, z, kept, risen, top))
-
-
-@no_type_check
-@njit(**OPTIONS)
-def _scan(drive, weight, step, bias, layers, start, low, k, columns, y, z, g_now, rise, rise_at, out, out_at, lo, hi):
-    """Step some columns through a chunk; ``rise`` and ``out`` are written from their own first row and column on."""
-    n, H, alpha, x = hi - lo, layers.weight.shape[1], layers.alpha, drive.reshape(-1)
-    w, b, y_now, z_now = weight[lo:hi], bias[lo:hi], y[lo:hi], z[lo:hi]
-    g = step[lo:hi] if layers.spans.shape[0] == 0 else g_now
-    for t in range(k):
-        if layers.spans.shape[0] > 0:
-            for i in range(n):
-                g[i] = step[lo + i] * layers.spans[start + t, low + (lo + i) // H]
-        x_t = x[t * columns + lo : t * columns + hi]
-        rise_t = rise[rise_at[0] + t, rise_at[1] + lo : rise_at[1] + hi]
-        out_t = out[out_at[0] + t, out_at[1] + lo : out_at[1] + hi]
-        for i in range(n):
-            y_i = y_now[i]
-            value = tanh(w[i] * y_i + (x_t[i] + b[i]))
-            z_i = z_now[i] - g[i] * (value + alpha * y_i)
-            y_i = y_i + g[i] * z_i
-            rise_t[i] = value
-            z_now[i] = z_i
-            y_now[i] = y_i
-            out_t[i] = y_i
+    fork(forward_tile, entry, threads, count, tile,
+         (layers, u, u_step, u_row, channels, y, z, kept, risen, T, top, largest, holders))  # fmt: skip
 
 
 @no_type_check
 @njit(**OPTIONS)
 def backward_tile(
-    layers, u, u_step, u_row, channels, y, z, kept, risen, top, d_top, moves, y_bar, z_bar, d_u, d_matrices, d_tiles,
-    tile, low, high,
+    layers, u, u_step, u_row, channels, y, z, kept, risen, top, largest, d_top, moves, y_bar, z_bar, d_u,
+    d_matrices, d_tiles, tile, low, high,
 ):  # fmt: skip
     """Run the adjoint of batch rows ``low`` to ``high``; z has the last states, y the first.
 
-    ``y_bar`` and ``z_bar`` are the gradients of the last states and become those of the first. ``d_matrices`` (tile,
-    row, column: the transposed matrices of all layers one after the other) and ``d_tiles`` (tile, layer, w g b, unit)
-    take the sums of each tile of ``tile`` rows.
+    ``d_top`` has the gradient of each step's outputs, or one row that all share; where ``largest`` has the
+    largest outputs, it is for the steps that have them. ``y_bar`` and ``z_bar`` are the gradients of the last states
+    and become those of the first. ``d_matrices`` (tile, row, column: the transposed matrices of all layers one after
+    the other) and ``d_tiles`` (tile, layer, w g b, unit) take the sums of each tile of ``tile`` rows.
     """
     d_matrix, d_vectors = d_matrices[low // tile].reshape(-1), d_tiles[low // tile]
     L, H, T, R = y.shape[0], y.shape[2], top.shape[0], high - low
@@ -170,7 +172,9 @@ def backward_tile(
             if layer > 0:
                 hand_up(kept[layer - 1], (start, first), k, n, layers.masks, layer - 1, first, hidden)
             arriving, pace, factor = d_below.ctypes.data, n * size, whole
-            if layer == L - 1:
+            if layer == L - 1 and len(largest) > 0:
+                hand_out(top, (start, first), k, largest[first:last], d_top[0, first:last], d_below)
+            elif layer == L - 1:
                 pace = moves * d_top.shape[1] * size
                 arriving = d_top.ctypes.data + start * pace + first * size
             elif layers.masks.shape[0] > 0:
@@ -178,17 +182,16 @@ def backward_tile(
             _scale_steps(g[layer], span, g_now)
             _adjoint(layers.alpha, out, risen[layer], start, first, k, before, arriving, pace, factor, w[layer], g_now,
                      span, z_now[layer], y_bars[layer], z_bars[layer], w_sums[layer], g_sums[layer], b_sums[layer],
-                     x_bar)  # fmt: skip
-            _spread(x_bar.reshape(-1), k * R, H, spread)
+                     x_bar, spread)  # fmt: skip
             _sum_products(layer, bottom, hidden, spread, totals, d_matrix, k * R, wide, H, flushes)
             if flushes:
                 for part, sums in enumerate((w_sums[layer], g_sums[layer], b_sums[layer])):
                     _sum_vectors(sums, d_vectors[layer, part])
             if layer > 0:
-                _hand_down(layers, layer, x_bar, d_below, k * R, wide)
+                _hand_down(layers, layer, spread, d_below, k * R, wide)
                 _compact(d_below, wide, k * R, H)
             elif d_u.shape[0] > 0:
-                _hand_down(layers, layer, x_bar, d_below, k * R, narrow)
+                _hand_down(layers, layer, spread, d_below, k * R, narrow)
                 _scatter(d_below, narrow, d_u, start, k, low, R, channels)
     for layer in range(L):
         y_bar[layer, low:high] = y_bars[layer].reshape(R, H)
@@ -198,12 +201,12 @@ def backward_tile(
 @no_type_check
 @njit(**OPTIONS)
 def backward_tiles(
-    entry, threads, count, block, layers, u, u_step, u_row, channels, y, z, kept, risen, top, d_top, moves, y_bar,
-    z_bar, d_u, d_matrices, d_tiles, tile,
+    entry, threads, count, block, layers, u, u_step, u_row, channels, y, z, kept, risen, top, largest, d_top,
+    moves, y_bar, z_bar, d_u, d_matrices, d_tiles, tile,
 ):  # fmt: skip
     """Run all tiles of `backward_tile`."""
     fork(backward_tile, entry, threads, count, block, (layers, u, u_step, u_row, channels, y, z, kept, risen, top,
-         d_top, moves, y_bar, z_bar, d_u, d_matrices, d_tiles, tile))  # fmt: skip
+         largest, d_top, moves, y_bar, z_bar, d_u, d_matrices, d_tiles, tile))  # fmt: skip
 
 
 @no_type_check
@@ -228,19 +231,33 @@ def _scale_steps(step, span, scaled):
 @no_type_check
 @njit(**OPTIONS)
 def _adjoint(alpha, out, rise, start, first, k, before, arriving, pace, factor, weight, step, span, z, y_bar, z_bar,
-             w_sum, g_sum, b_sum, x_bar):  # fmt: skip
-    """Step a tile back through a chunk; ``arriving`` is where the first step's gradient lies."""
-    size, n = x_bar.itemsize, x_bar.shape[1]
+             w_sum, g_sum, b_sum, x_bar, spread):  # fmt: skip
+    """Step a tile back through a chunk; ``arriving`` is where the first step's gradient lies.
+
+    x̄ goes into rows of ``spread``: at once, where a row is whole walks, or else by way of ``x_bar``.
+    """
+    size, n, R = x_bar.itemsize, x_bar.shape[1], len(spread) // len(x_bar)
+    apart, columns, parts = spread.shape[1] * size, n // R, R
+    target, target_pace, skip = spread.ctypes.data, R * apart, apart
+    by_rows = columns * size % WALK_BYTES == 0
+    if not by_rows:
+        columns, parts, target, target_pace, skip = n, 1, x_bar.ctypes.data, n * size, n * size
     out_pace, rise_pace, scaled = out.shape[1] * size, rise.shape[1] * size, (n * size if len(span) > 1 else 0)
     out_at = out.ctypes.data + start * out_pace + first * size
     rise_at = rise.ctypes.data + start * rise_pace + first * size
-    walk_back(
-        alpha, size, n, k, before.ctypes.data,
-        (out_at, rise_at, arriving, x_bar.ctypes.data, step.ctypes.data, span.ctypes.data),
-        (out_pace, rise_pace, pace, n * size, scaled, scaled),
-        (weight.ctypes.data, factor.ctypes.data),
-        (z.ctypes.data, y_bar.ctypes.data, z_bar.ctypes.data, w_sum.ctypes.data, g_sum.ctypes.data, b_sum.ctypes.data),
-    )  # fmt: skip
+    for part in range(parts):
+        at = part * columns * size
+        walk_back(
+            alpha, size, columns, k, before.ctypes.data + at,
+            (out_at + at, rise_at + at, arriving + at, target + part * skip, step.ctypes.data + at,
+             span.ctypes.data + at),
+            (out_pace, rise_pace, pace, target_pace, scaled, scaled),
+            (weight.ctypes.data + at, factor.ctypes.data + at),
+            (z.ctypes.data + at, y_bar.ctypes.data + at, z_bar.ctypes.data + at, w_sum.ctypes.data + at,
+             g_sum.ctypes.data + at, b_sum.ctypes.data + at),
+        )  # fmt: skip
+    if not by_rows:
+        _spread(x_bar.reshape(-1), k * R, n // R, spread)
 
 
 @no_type_check
@@ -336,12 +353,12 @@ def _sum_vectors(sums, d_vector):
 
 @no_type_check
 @njit(**OPTIONS)
-def _hand_down(layers, layer, x_bar, d_below, rows, wide):
+def _hand_down(layers, layer, spread, d_below, rows, wide):
     """Multiply x̄ by V, for the gradient of what lies below; rows of the result are whole vectors."""
-    size, H = x_bar.itemsize, layers.weight.shape[1]
+    size, H = spread.itemsize, layers.weight.shape[1]
     packed = layers.back.ctypes.data + layers.back_at[layer] * size
-    multiply(x_bar.dtype.type(0.0), x_bar.ctypes.data, H * size, size, rows, packed, H, d_below.ctypes.data,
-             wide * size, H, False)  # fmt: skip
+    multiply(spread.dtype.type(0.0), spread.ctypes.data, spread.shape[1] * size, size, rows, packed, H,
+             d_below.ctypes.data, wide * size, H, False)  # fmt: skip
 
 
 @no_type_check
@@ -352,38 +369,3 @@ def _spread(flat, rows, H, spread):
         source, target = flat[row * H : (row + 1) * H], spread[row]
         for c in range(H):
             target[c] = source[c]
-
-
-@no_type_check
-@njit(**OPTIONS)
-def add_tiles(d_matrices, d_vectors, H, matrices, vectors):
-    """Add up the sums of all tiles: each layer's matrix as V lies, one after the other, and its vectors."""
-    tiles, L = d_vectors.shape[:2]
-    low, at, rows = 0, 0, np.empty((TURNED, H))
-    for layer in range(L):
-        depth = H if layer > 0 else d_matrices.shape[1] - (L - 1) * H
-        part = matrices[at : at + depth * H].reshape(H, depth)
-        for first in range(0, depth, TURNED):
-            count = min(TURNED, depth - first)
-            rows[:] = 0
-            for tile in range(tiles):
-                for row in range(count):
-                    _add(d_matrices[tile, low + first + row], rows[row])
-            for c in range(H):
-                target = part[c, first : first + count]
-                for row in range(count):
-                    target[row] = rows[row, c]
-        rows[:] = 0
-        for kind in range(3):
-            for tile in range(tiles):
-                _add(d_vectors[tile, layer, kind], rows[kind])
-            vectors[layer, kind] = rows[kind]
-        at += depth * H
-        low += depth
-
-
-@no_type_check
-@njit(**OPTIONS)
-def _add(row, total):
-    for c in range(len(total)):
-        total[c] += row[c]

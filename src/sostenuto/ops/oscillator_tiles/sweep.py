@@ -14,17 +14,31 @@ from sostenuto.ops.oscillator_stack.cell import Cell
 from sostenuto.ops.oscillator_tiles import cpu
 from sostenuto.ops.panel_product.cpu import pack_layers, padded
 from sostenuto.ops.threads import run_kernel
+from sostenuto.ops.tile_sums.cpu import add_tiles
 
 TILE = 16
 """Batch rows of a tile at most."""
 
 
 class Trace(NamedTuple):
-    """What the way back reads: outputs of the lower layers, tanh of all layers, the last z of all."""
+    """What the way back reads: outputs of the lower layers, tanh of all, the last z of all, the top layer's outputs."""
 
     kept: Float[Tensor, "M T columns"]
     risen: Float[Tensor, "L T columns"]
     last: Float[Tensor, "L B H"]
+    top: Float[Tensor, "T B H"]
+
+
+class Peaks(NamedTuple):
+    """The top layer's largest outputs over time, and how many steps have them; of no size where nobody asks."""
+
+    largest: Float[Tensor, "P H"]
+    holders: Float[Tensor, "P H"]
+
+    @classmethod
+    def room(cls, B: int, H: int, dtype: torch.dtype) -> "Peaks":
+        """Make room; for a batch of 0 there is none."""
+        return cls(torch.empty(B, H, dtype=dtype), torch.empty(B, H, dtype=dtype))
 
 
 def forward(
@@ -37,23 +51,27 @@ def forward(
     *,
     keep: bool,
     input_gradient: bool,
-) -> tuple[Float[Tensor, "T B H"], Float[Tensor, "L B H"], Trace, Any]:
-    """Give the top layer's outputs, the last y of all layers and, where ``keep``, what the way back needs.
+    peak: bool = False,
+) -> tuple[Float[Tensor, "L B H"], Trace, Peaks, Any]:
+    """Give the last y of all layers, the trace, the largest outputs where ``peak``, and the weights as laid out.
 
-    That is the trace and, last, the weights as they are laid out; ``input_gradient`` says whether ``x`` will have one.
+    The trace has the top layer's outputs and, where ``keep``, what the way back needs; it has nothing where neither is
+    wanted. ``input_gradient`` says whether ``x`` will have one.
     """
-    top = new((*x.shape[:2], y.shape[2]), y.dtype)
+    (T, B), H = x.shape[:2], y.shape[2]
+    top, peaks = new((T if keep or not peak else 0, B, H), y.dtype), Peaks.room(B if peak else 0, H, y.dtype)
     y_end, z_end = (part.detach().clone(memory_format=torch.contiguous_format) for part in (y, z))
     layers = laid_out(cells, stiffness, timespans, y.dtype, back=keep, input_gradient=input_gradient)
-    kept, risen = run_forward(layers, x, (y_end, z_end), top, keep=keep)
-    return top, y_end, Trace(kept, risen, z_end), layers
+    kept, risen = run_forward(layers, x, (y_end, z_end), top, peaks, keep=keep)
+    return y_end, Trace(kept, risen, z_end, top), peaks, layers
 
 
 def run_forward(
     layers: Any,
     x: Float[Tensor, "T B F"],
     states: tuple[Float[Tensor, "L B H"], Float[Tensor, "L B H"]],
-    top: Float[Tensor, "T B H"],
+    top: Float[Tensor, "S B H"],
+    peaks: Peaks | None = None,
     *,
     keep: bool,
 ) -> tuple[Tensor, Tensor]:
@@ -61,8 +79,10 @@ def run_forward(
     (T, B, channels), (L, _, H) = x.shape, states[0].shape
     kept, risen = rooms(T, B, H, L if keep else 0, top.dtype)
     read = layers, *flat_input(x), channels
-    written = [part.numpy() for part in (*states, kept, risen, top.view(T, B * H))]
-    run_kernel(cpu.forward_tile, cpu.forward_tiles, (*read, *written), B, tile_of(B))
+    written = *states, kept, risen, top.view(len(top), B * H)
+    outputs = [part.numpy() for part in written]
+    largest = [part.view(-1).numpy() for part in peaks or Peaks.room(0, H, top.dtype)]
+    run_kernel(cpu.forward_tile, cpu.forward_tiles, (*read, *outputs[:-1], T, outputs[-1], *largest), B, tile_of(B))
     return kept, risen
 
 
@@ -108,7 +128,7 @@ class Sums(NamedTuple):
         heights = [rows - (L - 1) * H, *[H] * (L - 1)]
         matrices = torch.empty(H * rows, dtype=dtype)
         vectors = torch.empty(L, 3, H, dtype=dtype)
-        cpu.add_tiles(self.matrices, self.vectors, H, matrices.numpy(), vectors.numpy())
+        add_tiles(self.matrices, self.vectors, H, matrices.numpy(), vectors.numpy())
         weight, step, bias = vectors.unbind(1)
         parts = [part.view(H, -1) for part in matrices.split([H * height for height in heights])]
         return TileGradients(d_x, self.y, self.z, parts, weight, step, bias)
@@ -118,19 +138,25 @@ def backward(
     layers: Any,
     x: Float[Tensor, "T B F"],
     y: Float[Tensor, "L B H"],
-    top: Float[Tensor, "T B H"],
     trace: Trace,
-    d_top: Float[Tensor, "T B H"] | None,
+    peaks: Peaks | None,
+    d_top: Float[Tensor, "*T B H"] | None,
     d_y: Float[Tensor, "L B H"] | None,
     d_z: Float[Tensor, "L B H"] | None,
     *,
     input_gradient: bool,
 ) -> TileGradients:
-    """Run the adjoint of all layers, laid out by `forward`; a gradient that is None does not arrive."""
+    """Run the adjoint of all layers, laid out by `forward`; a gradient that is None does not arrive.
+
+    With ``peaks`` the gradient ``d_top`` is that of the largest outputs: steps that share one share it evenly.
+    """
     L, B, H = y.shape
     d_x = new(tuple(x.shape), y.dtype) if input_gradient else None
     sums = Sums.zeros(B, L, H, x.shape[2], y, (d_y, d_z))
-    run_backward(layers, x, y, top, trace, d_top, d_x, sums)
+    if peaks is None or d_top is None:
+        run_backward(layers, x, y, trace, d_top, d_x, sums)
+    else:
+        run_backward(layers, x, y, trace, (d_top / peaks.holders)[None], d_x, sums, peaks.largest)
     return sums.gradients(d_x)
 
 
@@ -138,18 +164,22 @@ def run_backward(
     layers: Any,
     x: Float[Tensor, "T B F"],
     y: Float[Tensor, "L B H"],
-    top: Float[Tensor, "T B H"],
     trace: Trace,
-    d_top: Float[Tensor, "T B H"] | None,
+    d_top: Float[Tensor, "S B H"] | None,
     d_x: Float[Tensor, "T B F"] | None,
     sums: Sums,
+    largest: Float[Tensor, "B H"] | None = None,
 ) -> None:
-    """Run the adjoint over a stretch of time that began with ``y``; the sums go on from later ones."""
+    """Run the adjoint over a stretch of time that began with ``y``; the sums go on from later ones.
+
+    Where ``largest`` outputs are given, the one row of ``d_top`` is for the steps that have them.
+    """
     (T, B, channels), H = x.shape, y.shape[2]
     target = new((0, 1), y.dtype) if d_x is None else d_x.view(T, B * channels)
+    most = new((0,), y.dtype) if largest is None else largest.detach().view(-1)
     read = (
         layers, *flat_input(x), channels, y.detach().contiguous().numpy(), *(trace.last.numpy(), trace.kept.numpy()),
-        trace.risen.numpy(), top.view(T, B * H).numpy(), *_arriving(d_top, B * H, y.dtype),
+        trace.risen.numpy(), trace.top.view(T, B * H).numpy(), most.numpy(), *_arriving(d_top, B * H, y.dtype),
     )  # fmt: skip
     tile = tile_of(B)
     written = sums.y.numpy(), sums.z.numpy(), target.numpy(), sums.matrices, sums.vectors, tile

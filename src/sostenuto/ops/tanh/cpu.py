@@ -137,3 +137,46 @@ def _power_of_two_32(typing_context, shifted):  # noqa: ARG001
 @intrinsic
 def _power_of_two_64(typing_context, shifted):  # noqa: ARG001
     return _exponent(64, 1023, 52, ir.DoubleType(), types.float64)
+
+
+@no_type_check
+def tanh_of_vectors(builder, values, vector, size):
+    """Write the instructions that compute the hyperbolic tangent of vectors, for loops written by hand."""
+    single = size == 4
+    limit, log2e, magic, high, low = (
+        (LIMIT_32, LOG2E_32, MAGIC_32, LN2_HIGH_32, LN2_LOW_32)
+        if single
+        else (LIMIT_64, LOG2E, MAGIC_64, LN2_HIGH, LN2_LOW)
+    )
+    terms = (D7, D6, D5, D4, D3, D2) if single else (C13, C12, C11, C10, C9, C8, C7, C6, C5, C4, C3, C2)
+    width, bias, shift = (32, 127, 23) if single else (64, 1023, 52)
+    words = ir.VectorType(ir.IntType(width), vector.count)
+
+    def each(number, kind=vector):
+        return ir.Constant(kind, [number if kind is words else float(number)] * vector.count)
+
+    def fused(one, other, added):
+        flags = ("contract",)
+        return builder.fadd(builder.fmul(one, other, flags=flags), added, flags=flags)
+
+    def less(taken, one, other):
+        flags = ("contract",)
+        return builder.fsub(taken, builder.fmul(one, other, flags=flags), flags=flags)
+
+    sign = each(1 << (width - 1), words)
+    signs = [builder.and_(builder.bitcast(x, words), sign) for x in values]
+    c = [builder.bitcast(builder.xor(builder.bitcast(x, words), s), vector) for x, s in zip(values, signs, strict=True)]
+    c = [builder.select(builder.fcmp_ordered(">", a, each(limit)), each(limit), a) for a in c]
+    c = [builder.fadd(a, a) for a in c]
+    shifted = [fused(a, each(log2e), each(magic)) for a in c]
+    k = [builder.fsub(a, each(magic)) for a in shifted]
+    r = [less(less(a, n, each(high)), n, each(low)) for a, n in zip(c, k, strict=True)]
+    tail = [each(terms[0])] * len(r)
+    for term in terms[1:]:
+        tail = [fused(t, a, each(term)) for t, a in zip(tail, r, strict=True)]
+    grown = [fused(builder.fmul(t, a, flags=("contract",)), a, a) for t, a in zip(tail, r, strict=True)]
+    power = [builder.add(builder.bitcast(a, words), each(bias, words)) for a in shifted]
+    power = [builder.bitcast(builder.shl(n, each(shift, words)), vector) for n in power]
+    m = [fused(p, g, builder.fsub(p, each(1))) for p, g in zip(power, grown, strict=True)]
+    value = [builder.bitcast(builder.fdiv(a, builder.fadd(a, each(2))), words) for a in m]
+    return [builder.bitcast(builder.or_(a, s), vector) for a, s in zip(value, signs, strict=True)]

@@ -1,4 +1,4 @@
-"""The way back of the largest value over time on the CPU: Numba, one pass over memory."""
+"""The largest value over time and its way back on the CPU: Numba, one pass over memory, or parts of other kernels."""
 
 from typing import no_type_check
 
@@ -51,3 +51,17 @@ def _hand_back(rows, largest, gradient, shares, start, stop):
 @njit(**OPTIONS)
 def _hand_back_blocks(entry, threads, count, block, rows, largest, gradient, shares):
     fork(_hand_back, entry, threads, count, block, (rows, largest, gradient, shares))
+
+
+@no_type_check
+@njit(**OPTIONS)
+def hand_out(values, at, steps, largest, shares, gradients):
+    """Write what arrives at some steps, row by row: a column's share where it has its largest value, and 0 elsewhere.
+
+    All steps have a largest value that is not a number.
+    """
+    n, zero = len(largest), values.dtype.type(0)
+    for t in range(steps):
+        row, target = values[at[0] + t, at[1] : at[1] + n], gradients[t * n : t * n + n]
+        for i in range(n):
+            target[i] = zero if row[i] < largest[i] else shares[i]

@@ -1,0 +1,1 @@
+"""A stretch of oscillator steps, for the kernels of other ops."""

@@ -1,0 +1,1 @@
+"""Gradients that every tile of a batch has summed for itself, added up."""

@@ -1,0 +1,135 @@
+"""The largest outputs over time are those of a call, whichever way they are found."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch.nn.utils.rnn import pack_sequence
+
+from sostenuto.checks import InputError
+from sostenuto.models.classifier import SequenceClassifier
+from sostenuto.models.regressor import SequenceRegressor
+from sostenuto.nn import LSTM, UnICORNN
+
+OPTIONS = [
+    {},
+    {"batch_first": True},
+    {"skip": 2},
+    {"bidirectional": True},
+    {"memory": "recompute"},
+    {"backend": "reference"},
+    {"learn_step": False},
+    {"positive": True},
+    {"bias": False, "step_size": [0.1, 0.4, 0.2]},
+]
+
+COMPILED = """
+import torch
+from sostenuto.models.classifier import SequenceClassifier
+from sostenuto.nn import UnICORNN
+
+model = SequenceClassifier(UnICORNN(3, 8, 2, batch_first=True), 2, readout="max")
+compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+x, weights = torch.randn(4, 70, 3), list(model.parameters())
+got, expected = (torch.autograd.grad(one(x).sin().sum(), weights) for one in (compiled, model))
+for one, other in zip(got, expected, strict=True):
+    torch.testing.assert_close(one, other)
+"""
+
+
+def make(**options):
+    torch.manual_seed(0)
+    return UnICORNN(3, 8, 3, dropout=0.3, dtype=torch.float64, spread=2.0, **options)
+
+
+def assert_near(found, expected):
+    for one, other in zip(found, expected, strict=True):
+        assert one.shape == other.shape
+        assert (one - other).abs().max() <= 1e-12 * other.abs().max().clamp(min=1e-30)
+
+
+@pytest.mark.parametrize("more", ["nothing", "a state", "time spans"])
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_equals_the_largest_output_of_a_call(options, more):
+    layer, x = make(**options), torch.randn(70, 70, 3, dtype=torch.float64, requires_grad=True)
+    layers = 6 if layer.bidirectional else 3
+    state = tuple(torch.randn(2, layers, 70, 8, dtype=torch.float64)) if more == "a state" else None
+    spans = torch.rand(70, 70, dtype=torch.float64) if more == "time spans" else None
+    leaves = [x, *(one for one in layer.parameters() if one.requires_grad)]
+    torch.manual_seed(1)
+    expected = layer(x, state, timespans=spans)[0].amax(1 if layer.batch_first else 0)
+    torch.manual_seed(1)
+    found = layer.peak(x, state, timespans=spans)
+    assert_near([found], [expected])
+    arriving = torch.randn_like(found)
+    assert_near(*(torch.autograd.grad(one, leaves, arriving, materialize_grads=True) for one in (found, expected)))
+
+
+def test_takes_one_sequence_without_a_batch():
+    layer, x = make().eval(), torch.randn(300, 3, dtype=torch.float64)
+    before = torch.get_num_threads()
+    for threads in (1, 2):  # by tiles, and not: one sequence would leave a thread idle
+        torch.set_num_threads(threads)
+        try:
+            assert_near([layer.peak(x)], [layer(x)[0].amax(0)])
+        finally:
+            torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("kind", ["register_forward_hook", "register_forward_pre_hook"])
+def test_hooks_on_a_call_hear_one(kind):
+    layer, heard = make().eval(), []
+    handle = getattr(layer, kind)(lambda *given: heard.append(given) and None)
+    layer.peak(torch.randn(70, 4, 3, dtype=torch.float64))
+    assert len(heard) == 1
+    handle.remove()
+    layer.peak(torch.randn(70, 4, 3, dtype=torch.float64))
+    assert len(heard) == 1
+
+
+def test_a_call_that_was_replaced_is_made():
+    class Doubled(UnICORNN):
+        def forward(self, input, state=None, *, timespans=None):
+            output, state = super().forward(input, state, timespans=timespans)
+            return 2 * output, state
+
+    layer = Doubled(3, 8, dtype=torch.float64)
+    x = torch.randn(70, 4, 3, dtype=torch.float64)
+    assert torch.equal(layer.peak(x), layer(x)[0].amax(0))
+
+
+def test_packed_sequences_are_refused():
+    packed = pack_sequence([torch.zeros(3, 3, dtype=torch.float64), torch.zeros(2, 3, dtype=torch.float64)])
+    with pytest.raises(InputError, match=r"expected a tensor.*pool the outputs"):
+        make().peak(packed)
+
+
+def test_can_be_transformed():
+    layer, x = make().eval(), torch.randn(70, 4, 3, dtype=torch.float64)
+    leaf = x.clone().requires_grad_()
+    (expected,) = torch.autograd.grad(layer.peak(leaf).sum(), leaf)
+    assert_near([torch.func.grad(lambda x: layer.peak(x).sum())(x)], [expected])
+
+
+def test_a_model_that_reads_it_out_can_be_compiled():
+    """In a process of its own: symbolic sizes are not what the type checks ask for."""
+    done = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("model", [SequenceClassifier, SequenceRegressor])
+@pytest.mark.parametrize("case", ["whole", "ragged", "truncated", "another layer"])
+def test_models_read_out_the_same_with_and_without(model, case, monkeypatch):
+    layer = LSTM(3, 8, batch_first=True) if case == "another layer" else UnICORNN(3, 8, 2, batch_first=True)
+    model = model(layer, 2, readout="max").double()
+    model.gradient_window = 30 if case == "truncated" else None
+    x = torch.randn(4, 70, 3, dtype=torch.float64)
+    lengths = torch.tensor([70, 3, 9, 1]) if case == "ragged" else None
+    results = []
+    for found in (True, False):
+        if not found:
+            monkeypatch.delattr(UnICORNN, "peak")
+        prediction = model(x, lengths)
+        results.append([prediction, *torch.autograd.grad(prediction.square().sum(), list(model.parameters()))])
+    assert_near(*results)
