@@ -235,7 +235,7 @@ def test_the_largest_outputs_read_no_memory_that_nobody_wrote(deterministic):
 
 
 def test_the_largest_outputs_pass_the_check_of_gradients_and_can_be_differentiated_twice():
-    x, cells, y, z, _ = case(9, 2, 2, 3, 2)
+    x, cells, y, z, _ = case(5, 2, 1, 2, 2)
     leaves = leaves_of(x, cells, y, z)
 
     def run(*_):
@@ -258,7 +258,7 @@ def test_steps_can_be_given_by_their_parameters(dtype):
 
 
 def test_steps_given_by_their_parameters_can_be_differentiated_twice():
-    x, cells, y, z, _ = case(9, 2, 2, 3, 2)
+    x, cells, y, z, _ = case(4, 2, 1, 2, 2)
     leaves = leaves_of(x, cells, y, z)
     assert torch.autograd.gradgradcheck(lambda *_: oscillator_tiles(x, cells, 0.7, y, z, step_sizes=(0.4, 0.7)), leaves)
 

@@ -12,7 +12,7 @@ from sostenuto.ops.oscillator_stack.cell import Cell, Plan
 from sostenuto.ops.oscillator_tiles import sweep
 from sostenuto.ops.threads import run_blocks
 
-States = tuple[Float[Tensor, "L B H"], Float[Tensor, "L B H"]]
+States = sweep.States
 
 
 class Retraced(NamedTuple):
@@ -34,10 +34,9 @@ def advance_chunks(
     """Run all layers over all chunks; ``kept[0]`` has the first states, and the others are written between chunks."""
     layers = sweep.laid_out(cells, plan.stiffness, None, kept.dtype, back=False, input_gradient=False)
     for index, (start, stop) in enumerate(plan.borders(x.shape[0])):
-        kept[index + 1] = kept[index]
-        ends = kept[index + 1, 0], kept[index + 1, 1]
+        first, last = ((kept[place, 0], kept[place, 1]) for place in (index, index + 1))
         spans = sweep.with_spans(layers, _cut(timespans, start, stop), kept.dtype)
-        sweep.run_forward(spans, x[start:stop], ends, outputs[start:stop], keep=False)
+        sweep.run_forward(spans, x[start:stop], first, last, outputs[start:stop], keep=False)
 
 
 def retrace(layers: Any, x: Float[Tensor, "T B F"], last: States) -> Retraced:
@@ -67,12 +66,12 @@ def sweep_back(
     """Walk the chunks in reverse time: find each one's states again, by the inverse if it is true, then its adjoint."""
     d_outputs, d_y, d_z = arriving
     dtype, channels = kept.dtype, x.shape[2]
-    _, _, L, B, H = kept.shape
-    sums = sweep.Sums.zeros(B, L, H, channels, kept[0, 0], (d_y, d_z))
+    sums = sweep.Sums.room(channels, kept[0, 0], (d_y, d_z))
     d_x = new(tuple(x.shape), dtype) if input_gradient else None
     layers = sweep.laid_out(cells, plan.stiffness, None, dtype, back=True, input_gradient=input_gradient)
-    plan.drift.worst[:], plan.drift.restarted = [0.0] * L, 0
-    for index, (start, stop) in reversed(list(enumerate(plan.borders(x.shape[0])))):
+    plan.drift.worst[:], plan.drift.restarted = [0.0] * len(cells), 0
+    borders = plan.borders(x.shape[0])
+    for index, (start, stop) in reversed(list(enumerate(borders))):
         part, first = x[start:stop], (kept[index, 0], kept[index, 1])
         spanned = sweep.with_spans(layers, _cut(timespans, start, stop), dtype)
         found = retrace(spanned, part, (kept[index + 1, 0], kept[index + 1, 1]))
@@ -81,8 +80,8 @@ def sweep_back(
             del found, trace  # their memory serves the run
             trace = _run_again(spanned, part, first)
         above, target = _cut(d_outputs, start, stop), _cut(d_x, start, stop)
-        sweep.run_backward(spanned, part, first[0], trace, above, target, sums)
-    return sums.gradients(d_x)
+        sweep.run_backward(spanned, part, first[0], trace, above, target, sums, begins=index == len(borders) - 1)
+    return sums.gradients(layers, d_x)
 
 
 def drifts(plan: Plan, found: Retraced, first: States) -> bool:
@@ -105,9 +104,9 @@ def drifts(plan: Plan, found: Retraced, first: States) -> bool:
 
 
 def _run_again(layers: Any, x: Tensor, first: States) -> sweep.Trace:
-    ends = tuple(part.clone() for part in first)
+    ends = torch.empty_like(first[0]), torch.empty_like(first[1])
     top = new((*x.shape[:2], first[0].shape[2]), first[0].dtype)
-    kept, risen = sweep.run_forward(layers, x, ends, top, keep=True)  # pyright: ignore[reportArgumentType]
+    kept, risen = sweep.run_forward(layers, x, first, ends, top, keep=True)
     return sweep.Trace(kept, risen, ends[1], top)
 
 

@@ -8,9 +8,10 @@ from typing import no_type_check
 from numba import njit
 
 from sostenuto.ops.columns.cpu import OPTIONS, repeated_rows, room, tile_of
-from sostenuto.ops.oscillator_tiles.cpu import CHUNK_ROWS, drive_chunk, gather_chunk, hand_up
+from sostenuto.ops.oscillator_tiles.cpu import CHUNK_ROWS, drive_chunk
 from sostenuto.ops.panel_product.cpu import whole_vectors
 from sostenuto.ops.tanh.cpu import tanh
+from sostenuto.ops.tile_rows.cpu import gather_chunk, hand_up
 
 COLUMNS = 2048
 """Columns, units of all batch rows, that are scanned at once; measured best between 256 and 2048."""

@@ -18,8 +18,8 @@ from sostenuto.ops.oscillator_stack.cell import Cell, cells_of
 class TilePlan:
     """What is asked of all tiles: whether a way back, whether the largest outputs, and what a cell's step means.
 
-    Without ``step_sizes`` it is g. With one Δt for each layer it is c, and g = Δt·σ̂(c) is made here for all layers at
-    once: as operations of their own, three layers' steps took as long as the laying out of all weights.
+    Without ``step_sizes`` it is g. With one Δt for each layer it is c, and g = Δt·σ̂(c) is made where the weights are
+    laid out: as operations of their own, three layers' steps took as long as all of that.
     """
 
     stiffness: float
@@ -27,20 +27,14 @@ class TilePlan:
     peak: bool
     step_sizes: tuple[float, ...] | None
 
-    def stepped(self, cells: Sequence[Cell]) -> tuple[Sequence[Cell], Tensor | None]:
-        """Give the cells with the steps g, and σ̂(c)."""
+    def stepped(self, cells: Sequence[Cell]) -> Sequence[Cell]:
+        """Give the cells with the steps g, differentiably."""
         if self.step_sizes is None:
-            return cells, None
-        rates = torch.sigmoid(torch.stack([cell.step for cell in cells]))
-        steps = self._sizes(rates) * rates
-        return [cell._replace(step=step) for cell, step in zip(cells, steps.unbind(0), strict=True)], rates
-
-    def gradient_of_steps(self, d_step: Tensor, rates: Tensor | None) -> Tensor:
-        """Turn the gradient of g into that of what the cells have."""
-        return d_step if rates is None else d_step * self._sizes(rates) * (1 - rates) * rates
-
-    def _sizes(self, like: Tensor) -> Tensor:
-        return torch.tensor(self.step_sizes, dtype=like.dtype)[:, None]
+            return cells
+        return [
+            cell._replace(step=size * torch.sigmoid(cell.step))
+            for cell, size in zip(cells, self.step_sizes, strict=True)
+        ]
 
 
 class TiledLayers(torch.autograd.Function):
@@ -55,14 +49,13 @@ class TiledLayers(torch.autograd.Function):
         from sostenuto.ops.oscillator_tiles import sweep
 
         plan, timespans, x, y, z, *tensors = inputs
-        drive, (cells, rates) = x.to(y.dtype), plan.stepped(cells_of(tensors))
         wanted = {"keep": plan.keep, "input_gradient": ctx.needs_input_grad[2], "peak": plan.peak}
-        y_end, trace, peaks, layers = sweep.forward(drive, cells, plan.stiffness, y, z, timespans, **wanted)
+        given = x.to(y.dtype), cells_of(tensors), plan.stiffness, y, z, timespans, plan.step_sizes
+        y_end, trace, peaks, layers = sweep.forward(*given, **wanted)
         ctx.plan = plan
         ctx.set_materialize_grads(False)
         if plan.keep:
-            # copies; that no weight has changed since is checked where the saved ones are unpacked
-            ctx.layers, ctx.rates = layers, rates
+            ctx.layers = layers  # copies; that no weight has changed since is checked where the saved ones are unpacked
             ctx.save_for_backward(timespans, x, y, z, *tensors, *trace, *peaks)
         return peaks.largest if plan.peak else trace.top, y_end, trace.last
 
@@ -72,7 +65,7 @@ class TiledLayers(torch.autograd.Function):
         timespans, x, y, z, *tensors, kept, risen, last, top, largest, holders = ctx.saved_tensors
         wanted, plan = ctx.needs_input_grad[2:], ctx.plan
         if torch.is_grad_enabled():
-            cells, _ = plan.stepped(cells_of(tensors))
+            cells = plan.stepped(cells_of(tensors))
             outputs, *ends = stored_stack(x.to(y.dtype), cells, plan.stiffness, y, z, timespans=timespans)
             results = outputs.amax(0) if plan.peak else outputs, *ends
             found = recorded_gradients(results, (x, y, z, *tensors), arriving)
@@ -81,8 +74,8 @@ class TiledLayers(torch.autograd.Function):
 
             peaks = sweep.Peaks(largest, holders) if plan.peak else None
             given = (ctx.layers, x.to(y.dtype), y, sweep.Trace(kept, risen, last, top), peaks)
-            gradients = sweep.backward(*given, *arriving, input_gradient=wanted[0])
-            found = _listed(gradients._replace(step=plan.gradient_of_steps(gradients.step, ctx.rates)), x)
+            asked = {"input_gradient": wanted[0], "state_gradients": wanted[1] or wanted[2]}
+            found = _listed(sweep.backward(*given, *arriving, **asked), x)
         return None, None, *(g if want else None for g, want in zip(found, wanted, strict=True))
 
 

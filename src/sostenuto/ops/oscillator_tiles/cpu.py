@@ -15,7 +15,17 @@ from sostenuto.ops.columns.cpu import OPTIONS, repeated_rows, room, tile_of
 from sostenuto.ops.fork.cpu import fork
 from sostenuto.ops.oscillator_adjoint.cpu import WALK_BYTES, walk_back
 from sostenuto.ops.oscillator_advance.cpu import walk
-from sostenuto.ops.panel_product.cpu import multiply, multiply_rows, whole_vectors
+from sostenuto.ops.panel_product.cpu import multiply, multiply_rows, pack_layers, whole_vectors
+from sostenuto.ops.tile_rows.cpu import (
+    compact,
+    gather_chunk,
+    gather_spans,
+    hand_up,
+    scale_steps,
+    scatter_chunk,
+    spread_rows,
+)
+from sostenuto.ops.tile_sums.cpu import add_tiles
 from sostenuto.ops.time_max.cpu import hand_out
 
 CHUNK_ROWS = 128
@@ -31,7 +41,8 @@ class Layers(NamedTuple):
 
     ``into`` has the packed Vᵀ of all layers one after the other, ``back`` the packed V; those of layer ℓ begin at
     ``into_at[ℓ]`` and ``back_at[ℓ]``. ``masks`` (layer, batch row · unit) is empty where nothing is dropped, ``spans``
-    (time, batch row) where all are 1.
+    (time, batch row) where all are 1. Where the steps were given as c, ``sizes`` has each layer's Δt and ``rates``
+    σ̂(c); else they are empty.
     """
 
     into: Any
@@ -44,12 +55,36 @@ class Layers(NamedTuple):
     masks: Any
     spans: Any
     alpha: Any
+    sizes: Any
+    rates: Any
 
 
 @no_type_check
 @njit(**OPTIONS)
-def forward_tile(layers, u, u_step, u_row, channels, y, z, kept, risen, T, top, largest, holders, low, high):
-    """Run batch rows ``low`` to ``high`` through all layers and ``T`` steps; (y, z) become the last states.
+def lay_out(flat, channels, H, into, into_at, back, back_at, step, sizes, rates):
+    """Pack the matrices of all layers, which ``flat`` begins with, and make the steps g = Δt·σ̂(c) of the rates σ̂(c)."""
+    pack_layers(flat, channels, H, into, into_at, back, back_at)
+    for layer in range(len(sizes)):
+        for i in range(H):
+            step[layer, i] = sizes[layer] * rates[layer, i]
+
+
+@no_type_check
+@njit(**OPTIONS)
+def add_up(d_matrices, d_tiles, H, matrices, vectors, sizes, rates):
+    """Add up the sums of all tiles; the gradients of the steps become those of c where that was given."""
+    add_tiles(d_matrices, d_tiles, H, matrices, vectors)
+    for layer in range(len(sizes)):
+        for i in range(H):
+            vectors[layer, 1, i] *= sizes[layer] * rates[layer, i] * (1 - rates[layer, i])
+
+
+@no_type_check
+@njit(**OPTIONS)
+def forward_tile(
+    layers, u, u_step, u_row, channels, y, z, y_end, z_end, kept, risen, T, top, largest, holders, low, high
+):
+    """Run batch rows ``low`` to ``high`` through all layers and ``T`` steps, from the states (y, z) to the last ones.
 
     ``kept`` (layer, time, column) takes the outputs of all layers but the top one, ``risen`` tanh of all;
     both have no layer where no way back is wanted. ``top`` takes the top layer's outputs, ``largest``
@@ -74,13 +109,13 @@ def forward_tile(layers, u, u_step, u_row, channels, y, z, kept, risen, T, top, 
     for start in range(0, T, K):
         k = min(K, T - start)
         gather_chunk(u, u_step, u_row, start, k, low, R, bottom)
-        _gather_spans(layers.spans, start, low, H, span)
+        gather_spans(layers.spans, start, low, H, span)
         for layer in range(L):
             drive_chunk(layers, layer, bottom, hidden, drive, k * R, H)
             out = top if layer == L - 1 else kept[layer] if layer < len(kept) else top[:0]
             rise = risen[layer] if layer < len(risen) else top[:0]
             factor = whole if len(layers.masks) == 0 or layer == L - 1 else layers.masks[layer, first:last]
-            _scale_steps(g[layer], span, g_now)
+            scale_steps(g[layer], span, g_now)
             rise_at, rise_pace = _row(rise, start, first, forgotten)
             out_at, out_pace = _row(out, start, first, unkept)
             walk(
@@ -91,8 +126,8 @@ def forward_tile(layers, u, u_step, u_row, channels, y, z, kept, risen, T, top, 
                 (y_now[layer].ctypes.data, z_now[layer].ctypes.data, peak[0].ctypes.data, peak[1].ctypes.data),
             )  # fmt: skip
     for layer in range(L):
-        y[layer, low:high] = y_now[layer].reshape(R, H)
-        z[layer, low:high] = z_now[layer].reshape(R, H)
+        y_end[layer, low:high] = y_now[layer].reshape(R, H)
+        z_end[layer, low:high] = z_now[layer].reshape(R, H)
     if len(largest) > 0:
         _end_peaks(y_now[L - 1], peak, largest[first:last], holders[first:last])
 
@@ -119,25 +154,28 @@ def _end_peaks(last, peak, largest, holders):
 
 @no_type_check
 @njit(**OPTIONS)
-def forward_tiles(entry, threads, count, tile, layers, u, u_step, u_row, channels, y, z, kept, risen, T, top,
-                  largest, holders):  # fmt: skip
+def forward_tiles(
+    entry, threads, count, tile, layers, u, u_step, u_row, channels, y, z, y_end, z_end, kept, risen, T, top, largest,
+    holders,
+):  # fmt: skip
     """Run all tiles of `forward_tile`."""
-    fork(forward_tile, entry, threads, count, tile,
-         (layers, u, u_step, u_row, channels, y, z, kept, risen, T, top, largest, holders))  # fmt: skip
+    fork(forward_tile, entry, threads, count, tile, (layers, u, u_step, u_row, channels, y, z, y_end, z_end, kept,
+         risen, T, top, largest, holders))  # fmt: skip
 
 
 @no_type_check
 @njit(**OPTIONS)
 def backward_tile(
     layers, u, u_step, u_row, channels, y, z, kept, risen, top, largest, d_top, moves, y_bar, z_bar, d_u,
-    d_matrices, d_tiles, tile, low, high,
+    d_matrices, d_tiles, tile, begins, low, high,
 ):  # fmt: skip
     """Run the adjoint of batch rows ``low`` to ``high``; z has the last states, y the first.
 
     ``d_top`` has the gradient of each step's outputs, or one row that all share; where ``largest`` has the
     largest outputs, it is for the steps that have them. ``y_bar`` and ``z_bar`` are the gradients of the last states
     and become those of the first. ``d_matrices`` (tile, row, column: the transposed matrices of all layers one after
-    the other) and ``d_tiles`` (tile, layer, w g b, unit) take the sums of each tile of ``tile`` rows.
+    the other) and ``d_tiles`` (tile, layer, w g b, unit) take the sums of each tile of ``tile`` rows; where it
+    ``begins``, they have no values yet. States that nobody asks about have no layers: gradients begin as 0.
     """
     d_matrix, d_vectors = d_matrices[low // tile].reshape(-1), d_tiles[low // tile]
     L, H, T, R = y.shape[0], y.shape[2], top.shape[0], high - low
@@ -153,8 +191,8 @@ def backward_tile(
     w, g = repeated_rows(layers.weight, R, a + 9), repeated_rows(layers.step, R, a + 10)
     z_now, y_bars, z_bars = (
         tile_of(z, low, high, a + 12),
-        tile_of(y_bar, low, high, a + 13),
-        tile_of(z_bar, low, high, a + 14),
+        _arriving_at(y_bar, L, low, high, a + 13),
+        _arriving_at(z_bar, L, low, high, a + 14),
     )
     kinds = K if layers.spans.shape[0] > 0 else 1
     span, g_now, whole = room(top, kinds, n, a + 15), room(top, kinds, n, a + 11), room(top, 1, n, a + 16)[0]
@@ -164,8 +202,9 @@ def backward_tile(
         start = (chunks - 1 - chunk) * K
         k = min(K, T - start)
         flushes = chunk % FLUSH_CHUNKS == FLUSH_CHUNKS - 1 or chunk == chunks - 1
+        first_flush = begins and chunk < FLUSH_CHUNKS
         gather_chunk(u, u_step, u_row, start, k, low, R, bottom)
-        _gather_spans(layers.spans, start, low, H, span)
+        gather_spans(layers.spans, start, low, H, span)
         for layer in range(L - 1, -1, -1):
             out = top if layer == L - 1 else kept[layer]
             before = y[layer].reshape(-1)[first:last] if start == 0 else out[start - 1, first:last]
@@ -179,21 +218,21 @@ def backward_tile(
                 arriving = d_top.ctypes.data + start * pace + first * size
             elif layers.masks.shape[0] > 0:
                 factor = layers.masks[layer, first:last]
-            _scale_steps(g[layer], span, g_now)
+            scale_steps(g[layer], span, g_now)
             _adjoint(layers.alpha, out, risen[layer], start, first, k, before, arriving, pace, factor, w[layer], g_now,
                      span, z_now[layer], y_bars[layer], z_bars[layer], w_sums[layer], g_sums[layer], b_sums[layer],
                      x_bar, spread)  # fmt: skip
-            _sum_products(layer, bottom, hidden, spread, totals, d_matrix, k * R, wide, H, flushes)
+            _sum_products(layer, bottom, hidden, spread, totals, d_matrix, k * R, wide, H, flushes, first_flush)
             if flushes:
                 for part, sums in enumerate((w_sums[layer], g_sums[layer], b_sums[layer])):
-                    _sum_vectors(sums, d_vectors[layer, part])
+                    _sum_vectors(sums, d_vectors[layer, part], first_flush)
             if layer > 0:
                 _hand_down(layers, layer, spread, d_below, k * R, wide)
-                _compact(d_below, wide, k * R, H)
+                compact(d_below, wide, k * R, H)
             elif d_u.shape[0] > 0:
                 _hand_down(layers, layer, spread, d_below, k * R, narrow)
-                _scatter(d_below, narrow, d_u, start, k, low, R, channels)
-    for layer in range(L):
+                scatter_chunk(d_below, narrow, d_u, start, k, low, R, channels)
+    for layer in range(len(y_bar)):
         y_bar[layer, low:high] = y_bars[layer].reshape(R, H)
         z_bar[layer, low:high] = z_bars[layer].reshape(R, H)
 
@@ -202,30 +241,22 @@ def backward_tile(
 @njit(**OPTIONS)
 def backward_tiles(
     entry, threads, count, block, layers, u, u_step, u_row, channels, y, z, kept, risen, top, largest, d_top,
-    moves, y_bar, z_bar, d_u, d_matrices, d_tiles, tile,
+    moves, y_bar, z_bar, d_u, d_matrices, d_tiles, tile, begins,
 ):  # fmt: skip
     """Run all tiles of `backward_tile`."""
     fork(backward_tile, entry, threads, count, block, (layers, u, u_step, u_row, channels, y, z, kept, risen, top,
-         largest, d_top, moves, y_bar, z_bar, d_u, d_matrices, d_tiles, tile))  # fmt: skip
+         largest, d_top, moves, y_bar, z_bar, d_u, d_matrices, d_tiles, tile, begins))  # fmt: skip
 
 
 @no_type_check
 @njit(**OPTIONS)
-def _gather_spans(spans, start, low, H, span):
-    """Spread the time spans of a chunk over the units; where there are none, all are 1 already."""
-    for t in range(min(len(span), len(spans) - start)):
-        for i in range(span.shape[1]):
-            span[t, i] = spans[start + t, low + i // H]
-
-
-@no_type_check
-@njit(**OPTIONS)
-def _scale_steps(step, span, scaled):
-    """Multiply a layer's steps by the time spans of a chunk."""
-    for t in range(len(span)):
-        row, target = span[t], scaled[t]
-        for i in range(len(step)):
-            target[i] = step[i] * row[i]
+def _arriving_at(bars, L, low, high, place):
+    """Copy the gradients that arrive at the last states of a tile, or begin with 0."""
+    if len(bars) > 0:
+        return tile_of(bars, low, high, place)
+    tile = room(bars, L, (high - low) * bars.shape[2], place)
+    tile[:] = 0
+    return tile
 
 
 @no_type_check
@@ -257,55 +288,7 @@ def _adjoint(alpha, out, rise, start, first, k, before, arriving, pace, factor, 
              g_sum.ctypes.data + at, b_sum.ctypes.data + at),
         )  # fmt: skip
     if not by_rows:
-        _spread(x_bar.reshape(-1), k * R, n // R, spread)
-
-
-@no_type_check
-@njit(**OPTIONS)
-def gather_chunk(u, u_step, u_row, start, k, low, R, bottom):
-    """Copy the input of a chunk, row by row."""
-    channels = bottom.shape[1]
-    for t in range(k):
-        for r in range(R):
-            at = (start + t) * u_step + (low + r) * u_row
-            source, target = u[at : at + channels], bottom[t * R + r]
-            for c in range(channels):
-                target[c] = source[c]
-
-
-@no_type_check
-@njit(**OPTIONS)
-def _scatter(d_below, wide, d_u, start, k, low, R, channels):
-    """Write the gradient of a chunk's input."""
-    for t in range(k):
-        row = d_u[start + t]
-        for r in range(R):
-            at = (t * R + r) * wide
-            row[(low + r) * channels : (low + r + 1) * channels] = d_below[at : at + channels]
-
-
-@no_type_check
-@njit(**OPTIONS)
-def hand_up(out, out_at, k, n, masks, layer, first, hidden):
-    """Copy a layer's outputs for the layer above, without what is dropped."""
-    for t in range(k):
-        row, target = out[out_at[0] + t, out_at[1] : out_at[1] + n], hidden[t]
-        if masks.shape[0] > 0:
-            mask = masks[layer, first : first + n]
-            for i in range(n):
-                target[i] = row[i] * mask[i]
-        else:
-            target[:] = row
-
-
-@no_type_check
-@njit(**OPTIONS)
-def _compact(flat, wide, rows, columns):
-    """Close the gaps that whole vectors leave behind each row."""
-    if wide != columns:
-        for row in range(1, rows):
-            for c in range(columns):
-                flat[row * columns + c] = flat[row * wide + c]
+        spread_rows(x_bar.reshape(-1), k * R, n // R, spread)
 
 
 @no_type_check
@@ -318,13 +301,13 @@ def drive_chunk(layers, layer, bottom, hidden, drive, rows, H):
     wide = drive.shape[1] * size
     multiply(drive.dtype.type(0.0), below, depth * size, size, rows, packed, depth, drive.ctypes.data, wide, depth,
              False)  # fmt: skip
-    _compact(drive.reshape(-1), drive.shape[1], rows, H)
+    compact(drive.reshape(-1), drive.shape[1], rows, H)
 
 
 @no_type_check
 @njit(**OPTIONS)
-def _sum_products(layer, bottom, hidden, spread, totals, d_matrix, rows, wide, H, flushes):
-    """Add (what lies below)ᵀ · x̄ to a layer's sums."""
+def _sum_products(layer, bottom, hidden, spread, totals, d_matrix, rows, wide, H, flushes, first):
+    """Add (what lies below)ᵀ · x̄ to a layer's sums; the ``first`` time that they go into float64 they begin there."""
     size, channels = spread.itemsize, bottom.shape[1]
     if layer == 0:
         below, depth, at = bottom.ctypes.data, channels, 0
@@ -336,6 +319,8 @@ def _sum_products(layer, bottom, hidden, spread, totals, d_matrix, rows, wide, H
     )  # fmt: skip
     if flushes:
         part, whole = totals[at : at + depth * wide], d_matrix[at : at + depth * wide]
+        if first:
+            whole[:] = 0
         for i in range(depth * wide):
             whole[i] += part[i]
             part[i] = 0
@@ -343,8 +328,10 @@ def _sum_products(layer, bottom, hidden, spread, totals, d_matrix, rows, wide, H
 
 @no_type_check
 @njit(**OPTIONS)
-def _sum_vectors(sums, d_vector):
+def _sum_vectors(sums, d_vector, first):
     H = len(d_vector)
+    if first:
+        d_vector[:] = 0
     for r in range(len(sums) // H):
         for c in range(H):
             d_vector[c] += sums[r * H + c]
@@ -359,13 +346,3 @@ def _hand_down(layers, layer, spread, d_below, rows, wide):
     packed = layers.back.ctypes.data + layers.back_at[layer] * size
     multiply(spread.dtype.type(0.0), spread.ctypes.data, spread.shape[1] * size, size, rows, packed, H,
              d_below.ctypes.data, wide * size, H, False)  # fmt: skip
-
-
-@no_type_check
-@njit(**OPTIONS)
-def _spread(flat, rows, H, spread):
-    """Lay rows out apart from each other."""
-    for row in range(rows):
-        source, target = flat[row * H : (row + 1) * H], spread[row]
-        for c in range(H):
-            target[c] = source[c]

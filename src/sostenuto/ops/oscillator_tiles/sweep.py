@@ -12,12 +12,14 @@ from torch import Tensor
 from sostenuto.ops.buffers import new
 from sostenuto.ops.oscillator_stack.cell import Cell
 from sostenuto.ops.oscillator_tiles import cpu
-from sostenuto.ops.panel_product.cpu import pack_layers, padded
+from sostenuto.ops.panel_product.cpu import padded
 from sostenuto.ops.threads import run_kernel
-from sostenuto.ops.tile_sums.cpu import add_tiles
 
 TILE = 16
 """Batch rows of a tile at most."""
+
+
+States = tuple[Float[Tensor, "L B H"], Float[Tensor, "L B H"]]
 
 
 class Trace(NamedTuple):
@@ -48,6 +50,7 @@ def forward(
     y: Float[Tensor, "L B H"],
     z: Float[Tensor, "L B H"],
     timespans: Float[Tensor, "T B"] | None,
+    step_sizes: tuple[float, ...] | None = None,
     *,
     keep: bool,
     input_gradient: bool,
@@ -60,26 +63,28 @@ def forward(
     """
     (T, B), H = x.shape[:2], y.shape[2]
     top, peaks = new((T if keep or not peak else 0, B, H), y.dtype), Peaks.room(B if peak else 0, H, y.dtype)
-    y_end, z_end = (part.detach().clone(memory_format=torch.contiguous_format) for part in (y, z))
-    layers = laid_out(cells, stiffness, timespans, y.dtype, back=keep, input_gradient=input_gradient)
-    kept, risen = run_forward(layers, x, (y_end, z_end), top, peaks, keep=keep)
+    ends = torch.empty(y.shape, dtype=y.dtype), torch.empty(y.shape, dtype=y.dtype)
+    layers = laid_out(cells, stiffness, timespans, y.dtype, step_sizes, back=keep, input_gradient=input_gradient)
+    kept, risen = run_forward(layers, x, (y, z), ends, top, peaks, keep=keep)
+    y_end, z_end = ends
     return y_end, Trace(kept, risen, z_end, top), peaks, layers
 
 
 def run_forward(
     layers: Any,
     x: Float[Tensor, "T B F"],
-    states: tuple[Float[Tensor, "L B H"], Float[Tensor, "L B H"]],
+    first: States,
+    last: States,
     top: Float[Tensor, "S B H"],
     peaks: Peaks | None = None,
     *,
     keep: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Write the outputs into ``top`` and the last states over the first; give what is kept of all layers."""
-    (T, B, channels), (L, _, H) = x.shape, states[0].shape
+    """Write the outputs into ``top`` and the last states into ``last``; give what is kept of all layers."""
+    (T, B, channels), (L, _, H) = x.shape, last[0].shape
     kept, risen = rooms(T, B, H, L if keep else 0, top.dtype)
     read = layers, *flat_input(x), channels
-    written = *states, kept, risen, top.view(len(top), B * H)
+    written = *(part.detach().contiguous() for part in first), *last, kept, risen, top.view(len(top), B * H)
     outputs = [part.numpy() for part in written]
     largest = [part.view(-1).numpy() for part in peaks or Peaks.room(0, H, top.dtype)]
     run_kernel(cpu.forward_tile, cpu.forward_tiles, (*read, *outputs[:-1], T, outputs[-1], *largest), B, tile_of(B))
@@ -92,46 +97,60 @@ def rooms(T: int, B: int, H: int, layers: int, dtype: torch.dtype) -> tuple[Tens
 
 
 class TileGradients(NamedTuple):
-    """Gradients of the input (None where not asked for), of the first y and z, and of each layer's V, w, g and b."""
+    """Gradients of the input (None where not asked for), of the first y and z, and of each layer's V, w, g and b.
+
+    Where nobody asks for those of the first states they have no layers; where the steps were given as c, ``step`` has
+    its gradients.
+    """
 
     x: Float[Tensor, "T B F"] | None
-    y: Float[Tensor, "L B H"]
-    z: Float[Tensor, "L B H"]
+    y: Float[Tensor, "S B H"]
+    z: Float[Tensor, "S B H"]
     matrices: list[Tensor]
-    weight: Float[Tensor, "L H"]
-    step: Float[Tensor, "L H"]
-    bias: Float[Tensor, "L H"]
+    weight: list[Tensor]
+    step: list[Tensor]
+    bias: list[Tensor]
 
 
 class Sums(NamedTuple):
     """What the way back adds up: gradients of the states, and each tile's own of the matrices and vectors."""
 
-    y: Float[Tensor, "L B H"]
-    z: Float[Tensor, "L B H"]
+    y: Float[Tensor, "S B H"]
+    z: Float[Tensor, "S B H"]
     matrices: Any
     vectors: Any
 
     @classmethod
-    def zeros(
-        cls, B: int, L: int, H: int, channels: int, like: Tensor, arriving: tuple[Tensor | None, Tensor | None]
+    def room(
+        cls,
+        channels: int,
+        like: Float[Tensor, "L B H"],
+        arriving: tuple[Tensor | None, Tensor | None],
+        *,
+        states: bool = True,
     ) -> "Sums":
-        """Begin with the gradients that arrive at the last y and z."""
-        tiles, rows = -(-B // tile_of(B)), channels + (L - 1) * H
-        sums = np.zeros((tiles, rows, padded(H, like.dtype))), np.zeros((tiles, L, 3, H))
-        d_y, d_z = arriving
-        return cls(_start(d_y, like), _start(d_z, like), *sums)
+        """Begin with the gradients that arrive at the last y and z; the others are set by the first `run_backward`.
 
-    def gradients(self, d_x: Float[Tensor, "T B F"] | None) -> TileGradients:
+        Without ``states`` nobody asks for the gradients of the first ones; where none arrive, they are left out.
+        """
+        (L, B, H), dtype = like.shape, torch.float64
+        tiles, rows = -(-B // tile_of(B)), channels + (L - 1) * H
+        sums = new((tiles, rows, padded(H, like.dtype)), dtype), new((tiles, L, 3, H), dtype)
+        left_out = not states and all(gradient is None for gradient in arriving)
+        bars = [like.new_empty(0, B, H) if left_out else _start(gradient, like) for gradient in arriving]
+        return cls(*bars, *(part.numpy() for part in sums))
+
+    def gradients(self, layers: Any, d_x: Float[Tensor, "T B F"] | None) -> TileGradients:
         """Add the tiles up."""
-        (L, _, H), dtype = self.y.shape, self.y.dtype
-        rows = self.matrices.shape[1]
+        (_, L, _, H), rows = self.vectors.shape, self.matrices.shape[1]
+        # All in one tensor, cut by one call: small operations by themselves take longer than what they do.
+        found = torch.empty((rows + 3 * L) * H, dtype=self.y.dtype)
+        matrices, vectors = np.split(found.numpy(), [rows * H])
+        cpu.add_up(self.matrices, self.vectors, H, matrices, vectors.reshape(L, 3, H), layers.sizes, layers.rates)
         heights = [rows - (L - 1) * H, *[H] * (L - 1)]
-        matrices = torch.empty(H * rows, dtype=dtype)
-        vectors = torch.empty(L, 3, H, dtype=dtype)
-        add_tiles(self.matrices, self.vectors, H, matrices.numpy(), vectors.numpy())
-        weight, step, bias = vectors.unbind(1)
-        parts = [part.view(H, -1) for part in matrices.split([H * height for height in heights])]
-        return TileGradients(d_x, self.y, self.z, parts, weight, step, bias)
+        parts = found.split([*(height * H for height in heights), *[H] * (3 * L)])
+        named = [part.view(H, height) for part, height in zip(parts, heights, strict=False)]
+        return TileGradients(d_x, self.y, self.z, named, *(list(parts[L + kind :: 3]) for kind in range(3)))
 
 
 def backward(
@@ -145,19 +164,19 @@ def backward(
     d_z: Float[Tensor, "L B H"] | None,
     *,
     input_gradient: bool,
+    state_gradients: bool = True,
 ) -> TileGradients:
     """Run the adjoint of all layers, laid out by `forward`; a gradient that is None does not arrive.
 
     With ``peaks`` the gradient ``d_top`` is that of the largest outputs: steps that share one share it evenly.
     """
-    L, B, H = y.shape
     d_x = new(tuple(x.shape), y.dtype) if input_gradient else None
-    sums = Sums.zeros(B, L, H, x.shape[2], y, (d_y, d_z))
+    sums = Sums.room(x.shape[2], y, (d_y, d_z), states=state_gradients)
     if peaks is None or d_top is None:
         run_backward(layers, x, y, trace, d_top, d_x, sums)
     else:
         run_backward(layers, x, y, trace, (d_top / peaks.holders)[None], d_x, sums, peaks.largest)
-    return sums.gradients(d_x)
+    return sums.gradients(layers, d_x)
 
 
 def run_backward(
@@ -169,8 +188,10 @@ def run_backward(
     d_x: Float[Tensor, "T B F"] | None,
     sums: Sums,
     largest: Float[Tensor, "B H"] | None = None,
+    *,
+    begins: bool = True,
 ) -> None:
-    """Run the adjoint over a stretch of time that began with ``y``; the sums go on from later ones.
+    """Run the adjoint over a stretch of time that began with ``y``; the sums begin here, or go on from later ones.
 
     Where ``largest`` outputs are given, the one row of ``d_top`` is for the steps that have them.
     """
@@ -182,7 +203,7 @@ def run_backward(
         trace.risen.numpy(), trace.top.view(T, B * H).numpy(), most.numpy(), *_arriving(d_top, B * H, y.dtype),
     )  # fmt: skip
     tile = tile_of(B)
-    written = sums.y.numpy(), sums.z.numpy(), target.numpy(), sums.matrices, sums.vectors, tile
+    written = sums.y.numpy(), sums.z.numpy(), target.numpy(), sums.matrices, sums.vectors, tile, begins
     run_kernel(cpu.backward_tile, cpu.backward_tiles, (*read, *written), B, tile)
 
 
@@ -198,11 +219,15 @@ def laid_out(
     stiffness: float,
     timespans: Tensor | None,
     dtype: torch.dtype,
+    step_sizes: tuple[float, ...] | None = None,
     *,
     back: bool,
     input_gradient: bool,
 ) -> Any:
-    """Lay the weights of all layers out for the kernels; ``back`` packs the matrices for the way back too."""
+    """Lay the weights of all layers out for the kernels; ``back`` packs the matrices for the way back too.
+
+    With ``step_sizes`` Δt the cells' steps are c, and g = Δt·σ̂(c).
+    """
     matrices = [cell.weight_ih.detach().reshape(-1) for cell in cells]
     L, (H, channels), none = len(cells), cells[0].weight_ih.shape, torch.empty(0, dtype=dtype)
     still = none if all(cell.bias is not None for cell in cells) else torch.zeros(H, dtype=dtype)
@@ -210,17 +235,21 @@ def laid_out(
     vectors.append([still if cell.bias is None else cell.bias for cell in cells])
     # One copy of all, which one kernel packs: a call for each would take longer than the work itself.
     flat = torch.cat([*matrices, *(vector.detach() for kind in vectors for vector in kind)]).to(dtype)
-    weight, step, bias = flat[-3 * L * H :].view(3, L, H).numpy()
+    rates = none.view(0, H) if step_sizes is None else torch.sigmoid(flat[-2 * L * H : -L * H]).view(L, H)
+    flat = flat.numpy()
+    weight, step, bias = flat[-3 * L * H :].reshape(3, L, H)
     widths = padded(H, dtype), padded(channels, dtype)
     into_at = _borders([depth * widths[0] for depth in (channels, *[H] * (L - 1))])
     back_at = _borders([H * widths[1] * input_gradient, *[H * widths[0]] * (L - 1)] if back else [])
-    into, factors = (torch.empty(int(at[-1]), dtype=dtype).numpy() for at in (into_at, back_at))
-    pack_layers(flat.numpy(), channels, H, into, into_at, factors, back_at)
+    # whole vectors, so that both begin at a vector's border
+    into, factors = np.split(torch.empty(int(into_at[-1] + back_at[-1]), dtype=dtype).numpy(), [int(into_at[-1])])
+    sizes, rates = np.array(step_sizes or (), flat.dtype), rates.numpy()
+    cpu.lay_out(flat, channels, H, into, into_at, factors, back_at, step, sizes, rates)
     masks = [cell.mask.detach().reshape(-1) for cell in cells if cell.mask is not None]
     layers = cpu.Layers(
         into=into, into_at=into_at, back=factors, back_at=back_at, bias=bias, weight=weight, step=step,
         masks=(torch.stack(masks).to(dtype) if masks else none.view(0, 0)).numpy(), spans=none.view(0, 0).numpy(),
-        alpha=into.dtype.type(stiffness),
+        alpha=into.dtype.type(stiffness), sizes=sizes, rates=rates,
     )  # fmt: skip
     return with_spans(layers, timespans, dtype)
 
