@@ -277,3 +277,19 @@ def test_its_tanh_is_as_exact_as_that_of_the_other_scans(dtype, bound):
     special = torch.tensor([0.0, torch.inf, -torch.inf, torch.nan], dtype=dtype).repeat(4)[None, None]
     found = -oscillator_tiles(special, [cell], 0.0, zeros[:, :1], zeros[:, :1])[0].flatten()[3::4]
     assert found.isnan().all()
+
+
+def test_masks_can_be_given_in_one_tensor():
+    x, cells, y, z, _ = case(9, 3, 2, 4, 3)
+    leaves, masks = leaves_of(x, cells, y, z), torch.cat([cell.mask for cell in cells if cell.mask is not None])
+    bare, found = [cell._replace(mask=None) for cell in cells], []
+    for run in (
+        lambda: oscillator_tiles(x, cells, 0.7, y, z),
+        lambda: oscillator_tiles(x, bare, 0.7, y, z, masks=masks),
+    ):
+        outputs = run()[0]
+        once = torch.autograd.grad(outputs.square().sum(), leaves)
+        first = torch.autograd.grad(run()[0].square().sum(), leaves, create_graph=True)
+        twice = torch.autograd.grad(torch.stack([one.square().sum() for one in first]).sum(), leaves)
+        found.append([outputs, *once, *twice])
+    assert_near(*found, torch.float64)

@@ -14,12 +14,13 @@ from torch.nn.utils.rnn import PackedSequence
 
 from sostenuto.checks import InputError, check_choice, check_count, check_positive, require
 from sostenuto.constraints.at_least import AtLeast
-from sostenuto.nn.base import LayerState, RecurrentLayer, dropout_mask, weight_name
+from sostenuto.nn.base import LayerState, RecurrentLayer, dropout_masks, weight_name
 from sostenuto.nn.oscillator_energy import oscillator_energy
 from sostenuto.nn.reconstruction import Reconstruction, drift_of
 from sostenuto.nn.sequences import LayerInput, TimeMajor
 from sostenuto.ops.oscillator_scan import BACKENDS, oscillator_scan
 from sostenuto.ops.oscillator_stack import Cell, Drift, oscillator_stack, oscillator_stack_inverse
+from sostenuto.ops.oscillator_stack.cell import with_masks
 from sostenuto.ops.oscillator_tiles import oscillator_tiles, takes_tiles
 from sostenuto.ops.time_max import time_max
 
@@ -324,10 +325,10 @@ class UnICORNN(RecurrentLayer):
             mask,
         )
 
-    def _mask(self, layer: int, y: Tensor) -> Tensor | None:
-        """Draw what dropout keeps of a layer's outputs; None for the top layer and where dropout sleeps."""
-        sleeps = not self.training or self.dropout == 0 or layer == self.num_layers - 1
-        return None if sleeps else dropout_mask(y[layer : layer + 1], self.dropout)
+    def _masks(self, y: Tensor) -> Tensor | None:
+        """Draw what dropout keeps of the outputs of all layers but the top one; None where dropout sleeps."""
+        sleeps = not self.training or self.dropout == 0 or self.num_layers == 1
+        return None if sleeps else dropout_masks(y[1:], self.dropout)
 
     def _run_together(
         self,
@@ -344,14 +345,15 @@ class UnICORNN(RecurrentLayer):
         cells = [self._cell(layer, False, None, stepped=not stores) for layer in range(self.num_layers)]
         if stores and not takes_tiles(sequences.values, cells, y, z, timespans=spans, backend=self.backend):
             return None
-        masked = [cell._replace(mask=self._mask(layer, y)) for layer, cell in enumerate(cells)]
+        masks = self._masks(y)
         if stores:
-            options: dict[str, Any] = {"timespans": spans, "peak": peak, "step_sizes": self._steps}
-            return oscillator_tiles(sequences.values, masked, self.stiffness, y, z, **options)
+            options: dict[str, Any] = {"timespans": spans, "masks": masks, "peak": peak, "step_sizes": self._steps}
+            return oscillator_tiles(sequences.values, cells, self.stiffness, y, z, **options)
+        masked = with_masks(cells, masks)
         return self._run_stack(sequences.values, masked, y, z, spans)
 
     def _run_stack(
-        self, x: Tensor, cells: list[Cell], y: Tensor, z: Tensor, spans: Tensor | None
+        self, x: Tensor, cells: Sequence[Cell], y: Tensor, z: Tensor, spans: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         options: dict[str, Any] = {"skip": self._skip or 0, "backend": self.backend, "chunk": self._chunk}
         output, y, z, drift = oscillator_stack(x, cells, self.stiffness, y, z, timespans=spans, **options)

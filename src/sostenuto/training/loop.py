@@ -148,7 +148,7 @@ class Trainer:
         units = self._global_units(whole)
         with self.accelerator.autocast():
             losses = self.objective.losses(self._predict(batch).float(), batch)
-        total = (losses * counts).sum()
+        total = torch.dot(losses, counts)
         minimized = total * (self.accelerator.num_processes / units)
         if self.penalty is not None:
             minimized = minimized + self.penalty(self.plain_model)

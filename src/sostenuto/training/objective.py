@@ -59,6 +59,8 @@ class Objective:
     def losses(self, prediction: Float[Tensor, "batch ..."], batch: SequenceBatch) -> Float[Tensor, " batch"]:
         """Give each sequence's loss, summed over its steps."""
         assert batch.targets is not None
+        if self.classes and self.label_smoothing > 0 and self.class_weights is None and not self.steps:
+            return F.cross_entropy(prediction, self._shares(batch.targets, prediction), reduction="none")
         if self.classes:
             scores = prediction.movedim(-1, 1) if self.steps else prediction
             weights = None if self.class_weights is None else self.class_weights.to(scores)
@@ -81,6 +83,12 @@ class Objective:
         """Turn the sum of `metrics` over all sequences into the metric."""
         mean = total / units
         return mean if self.classes else mean**0.5
+
+    def _shares(self, classes: Tensor, scores: Tensor) -> Float[Tensor, "batch class"]:
+        """Give each class its share of the target: torch smooths given shares in a third of the operations."""
+        count, smoothing = scores.shape[1], self.label_smoothing
+        even = torch.full_like(scores, smoothing / count, requires_grad=False)
+        return even.scatter_(1, classes[:, None], 1 - smoothing + smoothing / count)
 
     def _squares(self, prediction: Tensor, batch: SequenceBatch) -> Float[Tensor, "batch target"]:
         assert batch.targets is not None

@@ -41,6 +41,14 @@ def cells_of(tensors: Sequence[Any]) -> list[Cell]:
     return [Cell(*tensors[start : start + count]) for start in range(0, len(tensors), count)]
 
 
+def with_masks(cells: Sequence[Cell], masks: Float[Tensor, "M B H"] | None) -> Sequence[Cell]:
+    """Give all cells but the top one their masks; without any, the cells as they are."""
+    if masks is None:
+        return cells
+    masked = [cell._replace(mask=masks[layer : layer + 1]) for layer, cell in enumerate(cells[:-1])]
+    return [*masked, cells[-1]]
+
+
 def linear(x: Tensor, matrix: Tensor, bias: Tensor | None = None) -> Tensor:
     """Compute V x + b; on the CPU, where no gradient is recorded, into a buffer that is used again."""
     plain = x.device.type == "cpu" and not torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")

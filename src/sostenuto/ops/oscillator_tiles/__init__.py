@@ -57,6 +57,7 @@ def oscillator_tiles(
     z: Float[Tensor, "L B H"],
     *,
     timespans: Float[Tensor, "T B"] | None = None,
+    masks: Float[Tensor, "M B H"] | None = None,
     peak: bool = False,
     step_sizes: tuple[float, ...] | None = None,
 ) -> tuple[Float[Tensor, "*T B H"], Float[Tensor, "L B H"], Float[Tensor, "L B H"]]:
@@ -66,7 +67,8 @@ def oscillator_tiles(
     the top layer's outputs, and the last y and z of all layers. It means `oscillator_stack.autograd.stored_stack`, and
     asks for what `takes_tiles` looks at. With ``peak`` each unit's largest output over time takes the place of all
     outputs, with the gradient of `time_max`: the tiles follow it as they run. With ``step_sizes`` Δt,
-    one for each layer, the cells' steps are c, and g = Δt·σ̂(c). Reference: paper 002, eq. (6).
+    one for each layer, the cells' steps are c, and g = Δt·σ̂(c). ``masks`` of all layers but the top one take the place
+    of the cells' own. Reference: paper 002, eq. (6).
 
     >>> cell = Cell(torch.ones(2, 1), None, None, torch.ones(2), torch.full((2,), 0.1), None)
     >>> outputs, y, z = oscillator_tiles(torch.zeros(9, 2, 1), [cell], 1.0, torch.zeros(1, 2, 2), torch.zeros(1, 2, 2))
@@ -77,5 +79,5 @@ def oscillator_tiles(
     tensors = [field for cell in cells for field in cell]
     given = (x, y, z, *tensors)
     keep = torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in given)
-    found: Any = TiledLayers.apply(TilePlan(stiffness, keep, peak, step_sizes), timespans, *given)
+    found: Any = TiledLayers.apply(TilePlan(stiffness, keep, peak, step_sizes, masks), timespans, *given)
     return found

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from sostenuto.ops.oscillator_stack.autograd import recorded_gradients, stored_stack
-from sostenuto.ops.oscillator_stack.cell import Cell, cells_of
+from sostenuto.ops.oscillator_stack.cell import Cell, cells_of, with_masks
 
 
 @dataclass(frozen=True)
@@ -19,16 +19,19 @@ class TilePlan:
     """What is asked of all tiles: whether a way back, whether the largest outputs, and what a cell's step means.
 
     Without ``step_sizes`` it is g. With one Δt for each layer it is c, and g = Δt·σ̂(c) is made where the weights are
-    laid out: as operations of their own, three layers' steps took as long as all of that.
+    laid out: as operations of their own, three layers' steps took as long as all of that. ``masks`` of all layers but
+    the top one, in one tensor, take the place of the cells' own.
     """
 
     stiffness: float
     keep: bool
     peak: bool
     step_sizes: tuple[float, ...] | None
+    masks: Tensor | None
 
     def stepped(self, cells: Sequence[Cell]) -> Sequence[Cell]:
-        """Give the cells with the steps g, differentiably."""
+        """Give the cells with the steps g, differentiably, and their masks."""
+        cells = with_masks(cells, self.masks)
         if self.step_sizes is None:
             return cells
         return [
@@ -50,7 +53,7 @@ class TiledLayers(torch.autograd.Function):
 
         plan, timespans, x, y, z, *tensors = inputs
         wanted = {"keep": plan.keep, "input_gradient": ctx.needs_input_grad[2], "peak": plan.peak}
-        given = x.to(y.dtype), cells_of(tensors), plan.stiffness, y, z, timespans, plan.step_sizes
+        given = x.to(y.dtype), cells_of(tensors), plan.stiffness, y, z, timespans, plan.step_sizes, plan.masks
         y_end, trace, peaks, layers = sweep.forward(*given, **wanted)
         ctx.plan = plan
         ctx.set_materialize_grads(False)

@@ -51,6 +51,7 @@ def forward(
     z: Float[Tensor, "L B H"],
     timespans: Float[Tensor, "T B"] | None,
     step_sizes: tuple[float, ...] | None = None,
+    masks: Float[Tensor, "M B H"] | None = None,
     *,
     keep: bool,
     input_gradient: bool,
@@ -64,7 +65,8 @@ def forward(
     (T, B), H = x.shape[:2], y.shape[2]
     top, peaks = new((T if keep or not peak else 0, B, H), y.dtype), Peaks.room(B if peak else 0, H, y.dtype)
     ends = torch.empty(y.shape, dtype=y.dtype), torch.empty(y.shape, dtype=y.dtype)
-    layers = laid_out(cells, stiffness, timespans, y.dtype, step_sizes, back=keep, input_gradient=input_gradient)
+    wanted = {"back": keep, "input_gradient": input_gradient}
+    layers = laid_out(cells, stiffness, timespans, y.dtype, step_sizes, masks, **wanted)
     kept, risen = run_forward(layers, x, (y, z), ends, top, peaks, keep=keep)
     y_end, z_end = ends
     return y_end, Trace(kept, risen, z_end, top), peaks, layers
@@ -220,13 +222,14 @@ def laid_out(
     timespans: Tensor | None,
     dtype: torch.dtype,
     step_sizes: tuple[float, ...] | None = None,
+    masks: Float[Tensor, "M B H"] | None = None,
     *,
     back: bool,
     input_gradient: bool,
 ) -> Any:
     """Lay the weights of all layers out for the kernels; ``back`` packs the matrices for the way back too.
 
-    With ``step_sizes`` Δt the cells' steps are c, and g = Δt·σ̂(c).
+    With ``step_sizes`` Δt the cells' steps are c, and g = Δt·σ̂(c). ``masks`` take the place of the cells' own.
     """
     matrices = [cell.weight_ih.detach().reshape(-1) for cell in cells]
     L, (H, channels), none = len(cells), cells[0].weight_ih.shape, torch.empty(0, dtype=dtype)
@@ -245,10 +248,12 @@ def laid_out(
     into, factors = np.split(torch.empty(int(into_at[-1] + back_at[-1]), dtype=dtype).numpy(), [int(into_at[-1])])
     sizes, rates = np.array(step_sizes or (), flat.dtype), rates.numpy()
     cpu.lay_out(flat, channels, H, into, into_at, factors, back_at, step, sizes, rates)
-    masks = [cell.mask.detach().reshape(-1) for cell in cells if cell.mask is not None]
+    if masks is None:
+        drawn = [cell.mask.detach().reshape(-1) for cell in cells if cell.mask is not None]
+        masks = torch.stack(drawn) if drawn else none.view(0, 0, 1)
     layers = cpu.Layers(
         into=into, into_at=into_at, back=factors, back_at=back_at, bias=bias, weight=weight, step=step,
-        masks=(torch.stack(masks).to(dtype) if masks else none.view(0, 0)).numpy(), spans=none.view(0, 0).numpy(),
+        masks=masks.to(dtype).flatten(1).numpy(), spans=none.view(0, 0).numpy(),
         alpha=into.dtype.type(stiffness), sizes=sizes, rates=rates,
     )  # fmt: skip
     return with_spans(layers, timespans, dtype)
