@@ -1,19 +1,12 @@
-"""The wider choice of the recurrent kernel: what is averaged, and that the test part decides nothing."""
+"""The wider choice of a kernel: what is averaged, and that the test part decides nothing."""
 
 import numpy as np
 import pytest
 
 from sostenuto.data.dataset import Dataset, SequenceSet
 from sostenuto.estimators.support_vectors import SupportVectors
-from sostenuto.experiments.tasks.ucr_wide_choice import (
-    COLUMNS,
-    COSTS,
-    Judged,
-    choices,
-    kernel_at,
-    points,
-    wide_choice_accuracy,
-)
+from sostenuto.experiments.tasks.ucr_wide_choice import COSTS, Judged, choices, wide_choice_accuracy
+from sostenuto.experiments.tasks.wide_families import COLUMNS, FAMILIES, family_points, kernel_at
 
 
 def _bumps(count: int, seed: int) -> SequenceSet:
@@ -26,8 +19,9 @@ def _bumps(count: int, seed: int) -> SequenceSet:
 
 
 def _chosen(train: list[np.ndarray]) -> list[Judged]:
-    found = choices(train, np.arange(len(train)) % 2, folds=3, every=4, seed=0)
-    return [each for column in COLUMNS for each in found[column]]
+    indices = np.arange(len(train)) % 2
+    found = [choices(train, indices, family, folds=3, every=4, seed=0) for family in FAMILIES]
+    return [each for family in found for column in family.values() for each in column]
 
 
 @pytest.fixture
@@ -35,13 +29,16 @@ def dataset():
     return Dataset(name="bumps", train=_bumps(24, 0), test=_bumps(30, 1))
 
 
-def test_bumps_are_told_apart(dataset):
-    found = wide_choice_accuracy(dataset, folds=4, every=2, seed=0)
-    for column, kinds in COLUMNS.items():
+@pytest.mark.parametrize("family", FAMILIES)
+def test_bumps_are_told_apart(dataset, family):
+    found = wide_choice_accuracy(dataset, family, folds=4, every=2, seed=0)
+    assert list(found["test"]) == list(COLUMNS[family])
+    for column, kinds in COLUMNS[family].items():
         assert found["test"][column] > 90
         assert 90 < found["validated"][column] <= 100
         assert found["chosen"][column]
-        assert all(one["C"] in COSTS and one["kind"] in kinds for one in found["chosen"][column])
+        assert all(one["C"] in COSTS for one in found["chosen"][column])
+        assert not kinds or {one["kind"] for one in found["chosen"][column]} <= set(kinds)
 
 
 def test_the_test_part_chooses_nothing(dataset):
@@ -50,10 +47,10 @@ def test_the_test_part_chooses_nothing(dataset):
     other = Dataset(
         name="swapped", train=dataset.train, test=SequenceSet(dataset.test.sequences, swapped, "classification")
     )
-    one, two = (wide_choice_accuracy(each, folds=3, every=4, seed=0) for each in (dataset, other))
+    one, two = (wide_choice_accuracy(each, "RNTK", folds=3, every=4, seed=0) for each in (dataset, other))
     assert one["chosen"] == two["chosen"]
     assert one["validated"] == two["validated"]
-    for column in COLUMNS:
+    for column in COLUMNS["RNTK"]:
         assert one["test"][column] + two["test"][column] == pytest.approx(100)
 
 
@@ -70,16 +67,15 @@ def test_centering_changes_no_machine(dataset):
     train, test = list(dataset.train.sequences), list(dataset.test.sequences)
     indices = np.arange(len(train)) % 2
     for each in _chosen(train):
-        kernel = kernel_at(each.point, 16)
-        machine = SupportVectors.fit(kernel.gram(train, train), indices, each.cost / each.unit)
-        plain = machine.scores(kernel.gram(test, [train[row] for row in machine.support]))
+        machine = SupportVectors.fit(each.kernel.gram(train, train), indices, each.cost / each.unit)
+        plain = machine.scores(each.kernel.gram(test, [train[row] for row in machine.support]))
         np.testing.assert_allclose(each.scores(train, indices, test), plain, atol=0.01)
 
 
 def test_equals_are_kept(dataset):
     """Every kernel kept has as many right answers over all deals as any, by its smallest cost."""
     train = list(dataset.train.sequences)
-    for found in choices(train, np.arange(len(train)) % 2, folds=3, every=4, seed=0).values():
+    for found in choices(train, np.arange(len(train)) % 2, "RNTK", folds=3, every=4, seed=0).values():
         assert len({int(each.right.max()) for each in found}) == 1
     assert all(each.cost == COSTS[list(each.right).index(each.right.max())] for each in _chosen(train))
 
@@ -90,13 +86,13 @@ def test_growth_is_that_of_a_state():
     impulse = np.zeros((steps + 1, 1))
     impulse[0] = 1.0
     point = {"growth": 2.0, "kind": "nngp", "num_layers": 1, "sigma_b": 0.0, "sigma_h": 0.0}
-    kernel = kernel_at(point, steps)
+    kernel = kernel_at("RNTK", point, steps)
     first, last = (kernel.diagonal([impulse[:length]])[0] for length in (1, steps + 1))
     assert last / first == pytest.approx(np.exp(2.0))
 
 
 def test_a_state_is_tried_beside_small_biases_alone():
-    tried = points()
+    tried = family_points("RNTK")
     assert all(point["sigma_b"] < 0.3 for point in tried if point["sigma_h"] > 0)
     assert {point["kind"] for point in tried} == {"ntk", "nngp"}
-    assert {point["growth"] for point in points(2)} == {-2.0, 0.0, 2.0}
+    assert {point["growth"] for point in family_points("RNTK", 2)} == {-2.0, 0.0, 2.0}

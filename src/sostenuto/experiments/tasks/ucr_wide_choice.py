@@ -1,4 +1,4 @@
-"""A column beside paper 004's Table 2: the recurrent kernel chosen from a wider family by cross-validation."""
+"""Columns beside paper 004's Table 2: a kernel chosen from a wider family by cross-validation."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -8,21 +8,11 @@ import numpy as np
 from sostenuto.data.dataset import Dataset
 from sostenuto.estimators.folds import deal_folds
 from sostenuto.estimators.grid_search import right_answers
-from sostenuto.estimators.kernel_base import grid_points
 from sostenuto.estimators.support_vectors import SupportVectors
 from sostenuto.experiments.tasks.ucr_kernels import unit_parts
-from sostenuto.kernels import RecurrentNTK
+from sostenuto.experiments.tasks.wide_families import COLUMNS, family_points, kernel_at
+from sostenuto.kernels.base import SequenceKernel
 
-AXES: dict[str, tuple[Any, ...]] = {
-    "kind": ("ntk", "nngp"),
-    "num_layers": (1, 2),
-    "growth": (-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0),
-    "sigma_b": (0.0, 0.1, 0.3, 1.0, 3.0, 10.0),
-    "sigma_h": (0.0, 0.3),
-}
-"""The family: Θ and 𝒦, one layer and two, and growth = T log(σ_w²/2), by how much a state grows over a sequence."""
-COLUMNS = {"RNTK (wide)": ("ntk", "nngp"), "RNTK (wide, Θ)": ("ntk",)}
-"""Among which kinds of kernel each column chooses: all, or Θ alone, as the paper does."""
 COSTS = (0.1, 1.0, 10.0, 100.0, 1000.0, 10000.0)
 """Costs on matrices whose mean squared distance of two sequences is 2."""
 DEALS = 3
@@ -33,7 +23,7 @@ MANY = 110
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """A point, its matrix over the training part, centered and of one size, and right answers for every cost.
+    """A point, its kernel, the matrix over the training part, centered and of one size, and right answers by cost.
 
     ``matrix`` is K/unit − m_i − m_j + mean(m), where m, ``means``, are those of the rows of K/unit. A machine does not
     change by what is added to a row and a column, as its coefficients sum to 0 for every pair of classes; but with
@@ -41,6 +31,7 @@ class Judged:
     """
 
     point: dict[str, Any]
+    kernel: SequenceKernel
     unit: float
     means: np.ndarray
     matrix: np.ndarray
@@ -54,15 +45,15 @@ class Judged:
     def scores(self, train: list[np.ndarray], indices: np.ndarray, new: list[np.ndarray]) -> np.ndarray:
         """Fit the machine to the training part and score ``new`` for every class."""
         machine = SupportVectors.fit(self.matrix, indices, self.cost)
-        kernel = kernel_at(self.point, len(train[0]))
-        values = kernel.gram(new, [train[row] for row in machine.support]) / self.unit - self.means[machine.support]
+        values = self.kernel.gram(new, [train[row] for row in machine.support]) / self.unit
+        values -= self.means[machine.support]
         return machine.scores(values - values.mean(axis=1, keepdims=True))
 
 
-def wide_choice_accuracy(dataset: Dataset, *, folds: int, every: int, seed: int) -> dict[str, Any]:
-    """Return accuracies in percent, cross-validated and on the test part, and what was chosen, for each of `COLUMNS`.
+def wide_choice_accuracy(dataset: Dataset, family: str, *, folds: int, every: int, seed: int) -> dict[str, Any]:
+    """Return accuracies in percent, cross-validated and on the test part, and what was chosen, for each of its columns.
 
-    Sequences are scaled to ‖x‖ = 1, and machines are C-SVMs, as in appendix A.1. Every kernel of `points` and every
+    Sequences are scaled to ‖x‖ = 1, and machines are C-SVMs, as in appendix A.1. Every kernel of the family and every
     cost is judged by one deal of folds of the training part, the best `SHORTLIST` by `DEALS`; the scores of the kernels
     that then have the most right answers, each at its smallest such cost, are averaged. The test part is seen by their
     machines alone.
@@ -70,7 +61,7 @@ def wide_choice_accuracy(dataset: Dataset, *, folds: int, every: int, seed: int)
     train, indices, test, answers = unit_parts(dataset)
     classes = np.unique(np.asarray(dataset.train.targets))
     found: dict[str, Any] = {"test": {}, "validated": {}, "chosen": {}}
-    for column, chosen in choices(train, indices, folds=folds, every=every, seed=seed).items():
+    for column, chosen in choices(train, indices, family, folds=folds, every=every, seed=seed).items():
         total = np.sum([each.scores(train, indices, test) for each in chosen], axis=0)
         found["test"][column] = 100 * float(np.mean(classes[total.argmax(1)] == answers))
         found["validated"][column] = 100 * float(chosen[0].right.max()) / (DEALS * len(indices))
@@ -78,56 +69,40 @@ def wide_choice_accuracy(dataset: Dataset, *, folds: int, every: int, seed: int)
     return found
 
 
-def points(every: int = 1) -> list[dict[str, Any]]:
-    """List the family; ``every`` thins growth and σ_b, and an initial state is tried beside small biases alone.
-
-    >>> len(points()), len(points(2))
-    (224, 48)
-    """
-    axes = {
-        name: values[every - 1 :: every] if name in ("growth", "sigma_b") else values for name, values in AXES.items()
-    }
-    return [point for point in grid_points(axes) if point["sigma_h"] == 0 or point["sigma_b"] < 0.3]
-
-
-def kernel_at(point: dict[str, Any], steps: int) -> RecurrentNTK:
-    """Build the kernel of a point for sequences of ``steps`` steps: σ_w = √2 exp(growth / 2T).
-
-    >>> kernel_at({"growth": 0.0, "kind": "nngp", "sigma_b": 3.0}, 100).sigma_w == 2**0.5
-    True
-    """
-    rest = {name: value for name, value in point.items() if name != "growth"}
-    return RecurrentNTK(sigma_w=2**0.5 * float(np.exp(point["growth"] / (2 * steps))), **rest)
-
-
 def choices(
-    train: list[np.ndarray], indices: np.ndarray, *, folds: int, every: int, seed: int
+    train: list[np.ndarray], indices: np.ndarray, family: str, *, folds: int, every: int, seed: int
 ) -> dict[str, list[Judged]]:
-    """Give for each column the kernels whose machines are averaged, judged on the training part alone."""
+    """Give for each column of a family the kernels whose machines are averaged, judged on the training part alone."""
     folds = folds if len(indices) <= MANY else max(2, folds // 2)
     deals = [deal_folds(indices, folds, seed + extra) for extra in range(DEALS)]
-    tried = points(every)
+    tried = family_points(family, every)
     # In a drawn order, so that of more equals than there is room for no corner of the family is preferred.
     drawn = [tried[place] for place in np.random.default_rng(seed).permutation(len(tried))]
-    first = [_judged(point, train, indices, deals[:1]) for point in drawn]
+    first = [_judged(point, kernel_at(family, point, len(train[0])), train, indices, deals[:1]) for point in drawn]
     first.sort(key=lambda each: -each.right.max())
     found = {}
-    for column, kinds in COLUMNS.items():
-        shortlist = [each for each in first if each.point["kind"] in kinds][:SHORTLIST]
+    for column, kinds in COLUMNS[family].items():
+        shortlist = [each for each in first if not kinds or each.point["kind"] in kinds][:SHORTLIST]
         again = [replace(each, right=each.right + _right(each.matrix, indices, deals[1:])) for each in shortlist]
         most = max(each.right.max() for each in again)
         found[column] = [each for each in again if each.right.max() == most]
     return found
 
 
-def _judged(point: dict[str, Any], train: list[np.ndarray], indices: np.ndarray, deals: list[np.ndarray]) -> Judged:
-    matrix = kernel_at(point, len(train[0])).gram(train, train)
+def _judged(
+    point: dict[str, Any],
+    kernel: SequenceKernel,
+    train: list[np.ndarray],
+    indices: np.ndarray,
+    deals: list[np.ndarray],
+) -> Judged:
+    matrix = kernel.gram(train, train)
     # Half the mean squared distance in feature space: what a cost means is then the same for every kernel.
     unit = max(float(np.mean(np.diag(matrix)) - matrix.mean()), np.finfo(float).tiny)
     scaled = matrix / unit
     means = scaled.mean(axis=0)
     centered = scaled - means - means[:, None] + means.mean()
-    return Judged(point, unit, means, centered, _right(centered, indices, deals))
+    return Judged(point, kernel, unit, means, centered, _right(centered, indices, deals))
 
 
 def _right(matrix: np.ndarray, indices: np.ndarray, deals: list[np.ndarray]) -> np.ndarray:

@@ -10,6 +10,7 @@ from sostenuto.experiments.tasks.ucr_table import (
     COLUMNS,
     MEASURES,
     WIDE,
+    WIDE_RECURRENT,
     Rows,
     accuracies,
     compare_means,
@@ -68,19 +69,32 @@ def summary(bench: Workbench, rows: Rows, paper: Rows, names: list[str], columns
 
 
 def _with_wide(bench: Workbench, rows: Rows, wide: Rows, paper: Rows) -> None:
-    """Sum up the kernels with each wider choice in the RNTK's place, and all together, over the sets that have all."""
+    """Sum up the kernels with each wider choice in the RNTK's place, with all four so chosen, and all together."""
     compare_wide(bench, wide, paper)
     together = {name: {**row, **wide[name]} for name, row in rows.items() if name in wide}
-    tables = [(column, *KERNELS[1:]) for column in WIDE]
-    found = [measures(matrix(together, list(together), columns)) for columns in (*tables, (*WIDE, *KERNELS))]
-    for columns, values in zip((*tables, (*WIDE, *KERNELS)), found, strict=True):
-        written = [(name, *(f"{one:.2f}" for one in values[i])) for i, name in enumerate(MEASURES)]
-        bench.table(f"{', '.join(columns)} over {len(together)} sets, ours", ("", *columns), written)
-    for column, values in zip(WIDE, found, strict=False):
+    tables = [(column, *KERNELS[1:]) for column in WIDE_RECURRENT]
+    found = [_measured(bench, together, columns) for columns in tables]
+    _measured(bench, together, (*WIDE_RECURRENT, *KERNELS))
+    for column, values in zip(WIDE_RECURRENT, found, strict=True):
         bench.number(f"{column}: mean accuracy", float(values[0, 0]))
         bench.number(f"{column}: Friedman rank in the RNTK's place", float(values[-1, 0]))
-    columns, (mean, *near, rank) = tables[0], found[0]
-    law = f"{columns[0]} in the RNTK's place has the"
+    _laws(bench, f"{WIDE[0]} in the RNTK's place has the", tables[0], found[0])
+    widened = tuple(column for column in WIDE if column not in WIDE_RECURRENT[1:])
+    run = {name: row for name, row in wide.items() if all(column in row for column in widened)}
+    _laws(bench, f"{WIDE[0]} among four wider choices has the", widened, _measured(bench, run, widened))
+
+
+def _measured(bench: Workbench, rows: Rows, columns: Sequence[str]) -> np.ndarray:
+    """Add a table of the five measures over the rows and return them."""
+    values = measures(matrix(rows, list(rows), columns))
+    written = [(name, *(f"{one:.2f}" for one in values[i])) for i, name in enumerate(MEASURES)]
+    bench.table(f"{', '.join(columns)} over {len(rows)} sets, ours", ("", *columns), written)
+    return values
+
+
+def _laws(bench: Workbench, law: str, columns: Sequence[str], values: np.ndarray) -> None:
+    """Say whether the first column is first in the mean, in rank, and in the other three."""
+    mean, *near, rank = values
     bench.law(f"{law} highest mean", bool(mean[0] > mean[1:].max()), _said(columns, mean))
     bench.law(f"{law} best Friedman rank", bool(rank[0] < rank[1:].min()), _said(columns, rank))
     said = "; ".join(f"{name}: {_said(columns, each)}" for name, each in zip(("P90", "P95", "PMA"), near, strict=True))
