@@ -4,9 +4,9 @@ Every measurement is a fresh interpreter with torch's own settings. One small ca
 of resident memory is reset (Linux keeps it in /proc) and one forward and backward pass gives the peak above what was
 resident before; the time is the median of the passes after it.
 
-Two losses. Of the final state: the outputs are dropped at once, but had to be made, T·B·H numbers. Of all outputs: the
-caller keeps them and hands in their gradient, made before the measurement; the ratio of what lies beside the outputs is
-given too.
+Two losses. Of the final state (`UnICORNN.final_state`): what recomputes makes no outputs for it. Of all outputs: the
+caller keeps them, T·B·H numbers, and hands in their gradient, made before the measurement; the ratio of what lies
+beside the outputs is given too.
 """
 
 import json
@@ -41,21 +41,25 @@ def run(progress: bool = True, shape: dict[str, int] | None = None) -> dict[str,
             [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment
         )
         found[loss][mode] = json.loads(done.stdout)
-    ratios = {loss: _ratios(modes, shape) for loss, modes in found.items()}
+    ratios = {loss: _ratios(modes) for loss, modes in found.items()}
+    ratios["all outputs"]["peak_bytes_beside_outputs"] = _beside_outputs(found["all outputs"], shape)
     return {"shape": shape, "measured": found, "recompute_over_store": ratios}
 
 
-def _ratios(modes: dict[str, dict[str, Any]], shape: dict[str, int]) -> dict[str, float]:
+def _ratios(modes: dict[str, dict[str, Any]]) -> dict[str, float]:
     store, recompute = (modes[mode] for mode in _MODES)
-    ratios = {
+    return {
         "peak_bytes": recompute["peak_bytes"] / store["peak_bytes"],
         "kept_bytes": recompute["kept_bytes"] / store["kept_bytes"],
         "seconds": recompute["median_seconds"] / store["median_seconds"],
     }
-    # both modes make the outputs, whatever the loss reads: what lies beside them is the modes' own
+
+
+def _beside_outputs(modes: dict[str, dict[str, Any]], shape: dict[str, int]) -> float:
+    """Give the ratio of what lies beside the outputs, which both modes make: that is the modes' own."""
     outputs = 4 * shape["steps"] * shape["batch"] * shape["hidden"]
-    ratios["peak_bytes_beside_outputs"] = (recompute["peak_bytes"] - outputs) / (store["peak_bytes"] - outputs)
-    return ratios
+    store, recompute = (modes[mode]["peak_bytes"] - outputs for mode in _MODES)
+    return recompute / store
 
 
 def measure_here(mode: str, loss: str, shape: dict[str, int]) -> None:
@@ -90,8 +94,7 @@ def _pass(layer: Any, x: Any, loss: str, gradient: Any) -> dict[str, float]:
 
 
 def _root(layer: Any, x: Any, loss: str) -> Any:
-    output, (y, _) = layer(x)
-    return output if loss == "all outputs" else y[-1].square().mean()
+    return layer(x)[0] if loss == "all outputs" else layer.final_state(x)[0][-1].square().mean()
 
 
 def _reset_peak() -> int:

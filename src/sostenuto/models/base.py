@@ -55,10 +55,16 @@ class SequenceModel(nn.Module):
     def pooled(
         self, values: Sequences, lengths: Lengths | None, timespans: Timespans | None, readout: Readout
     ) -> Float[Tensor, "batch feature"]:
-        """Run the layer and reduce its states as `pool` does; one that follows its own maximum is asked for that."""
-        truncated = self.training and self.gradient_window is not None
-        if readout == "max" and lengths is None and not truncated and hasattr(self.layer, "peak"):
+        """Run the layer and reduce its states as `pool` does.
+
+        One that follows its own maximum is asked for that, and one that saves memory for its last state alone.
+        """
+        whole = lengths is None and not (self.training and self.gradient_window is not None)
+        if readout == "max" and whole and hasattr(self.layer, "peak"):
             return self.layer.peak(values, timespans=timespans)
+        saves = getattr(self.layer, "memory", "store") == "recompute" and not self.layer.bidirectional
+        if readout == "last" and whole and saves:
+            return self.layer.final_state(values, timespans=timespans)[0][-1]
         states = self.states(values, lengths, timespans, only_last=readout == "last")
         return pool(states, lengths, readout, bidirectional=self.layer.bidirectional)
 

@@ -180,9 +180,24 @@ class UnICORNN(RecurrentLayer):
             if found is not None:
                 return found[0].squeeze(0) if sequences.unbatched else found[0]
         output, _ = self(input, state, timespans=timespans)
-        if input.ndim == 2:
-            return output.amax(0)
-        return time_max(output if self.batch_first else output.transpose(0, 1))
+        first = output if self.batch_first else output.transpose(0, 1)
+        return output.amax(0) if input.ndim == 2 else time_max(first)
+
+    def final_state(
+        self, input: LayerInput, state: LayerState | None = None, *, timespans: Tensor | PackedSequence | None = None
+    ) -> LayerState:
+        """Give the last state of a call alone; with ``memory="recompute"`` its outputs, T·B·H numbers, are not made.
+
+        >>> layer, x = UnICORNN(2, 8, memory="recompute"), torch.ones(50, 3, 2)
+        >>> torch.equal(layer.final_state(x)[0], layer(x)[1][0])
+        True
+        """
+        if self.memory == "store" or self.bidirectional or torch.compiler.is_compiling() or self._is_heard():
+            return self(input, state, timespans=timespans)[1]
+        self.last_drift = ()
+        sequences = TimeMajor.read(input, self.input_size, self.batch_first)
+        found: Any = self._run_together(sequences, state, timespans, outputs=False)
+        return tuple(part.squeeze(1) for part in found[1:]) if sequences.unbatched else found[1:]
 
     def scan(
         self,
@@ -335,8 +350,8 @@ class UnICORNN(RecurrentLayer):
         sequences: TimeMajor,
         state: LayerState | None,
         timespans: Tensor | PackedSequence | None,
-        *,
         peak: bool = False,
+        outputs: bool = True,
     ) -> tuple[Tensor, Tensor, Tensor] | None:
         """Run all layers at once: outputs (with ``peak`` their largest), y and z; None where one by one is better."""
         y, z = self._start(state, sequences)
@@ -349,17 +364,16 @@ class UnICORNN(RecurrentLayer):
         if stores:
             options: dict[str, Any] = {"timespans": spans, "masks": masks, "peak": peak, "step_sizes": self._steps}
             return oscillator_tiles(sequences.values, cells, self.stiffness, y, z, **options)
-        masked = with_masks(cells, masks)
-        return self._run_stack(sequences.values, masked, y, z, spans)
+        return self._run_stack(sequences.values, with_masks(cells, masks), y, z, spans, outputs)
 
     def _run_stack(
-        self, x: Tensor, cells: Sequence[Cell], y: Tensor, z: Tensor, spans: Tensor | None
+        self, x: Tensor, cells: Sequence[Cell], y: Tensor, z: Tensor, spans: Tensor | None, outputs: bool = True
     ) -> tuple[Tensor, Tensor, Tensor]:
         options: dict[str, Any] = {"skip": self._skip or 0, "backend": self.backend, "chunk": self._chunk}
-        output, y, z, drift = oscillator_stack(x, cells, self.stiffness, y, z, timespans=spans, **options)
-        if drift is not None:
-            self.last_drift = (*self.last_drift, drift)
-        return output, y, z
+        found = oscillator_stack(x, cells, self.stiffness, y, z, timespans=spans, outputs=outputs, **options)
+        if found.drift is not None:
+            self.last_drift = (*self.last_drift, found.drift)
+        return found[:3]
 
     def _skips(self, layer: int) -> bool:
         return self._skip is not None and layer >= self._skip

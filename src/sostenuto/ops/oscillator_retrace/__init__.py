@@ -29,14 +29,19 @@ def advance_chunks(
     plan: Plan,
     timespans: Float[Tensor, "T B"] | None,
     kept: Float[Tensor, "C 2 L B H"],
-    outputs: Float[Tensor, "T B H"],
+    outputs: Float[Tensor, "T B H"] | None,
 ) -> None:
-    """Run all layers over all chunks; ``kept[0]`` has the first states, and the others are written between chunks."""
+    """Run all layers over all chunks; ``kept[0]`` has the first states, and the others are written between chunks.
+
+    Without ``outputs`` every chunk's go into one room of a chunk's length.
+    """
+    room = new((min(plan.chunk, x.shape[0]), *kept.shape[-2:]), kept.dtype) if outputs is None else outputs
     layers = sweep.laid_out(cells, plan.stiffness, None, kept.dtype, back=False, input_gradient=False)
     for index, (start, stop) in enumerate(plan.borders(x.shape[0])):
         first, last = ((kept[place, 0], kept[place, 1]) for place in (index, index + 1))
         spans = sweep.with_spans(layers, _cut(timespans, start, stop), kept.dtype)
-        sweep.run_forward(spans, x[start:stop], first, last, outputs[start:stop], keep=False)
+        target = room[: stop - start] if outputs is None else room[start:stop]
+        sweep.run_forward(spans, x[start:stop], first, last, target, keep=False)
 
 
 def retrace(layers: Any, x: Float[Tensor, "T B F"], last: States) -> Retraced:

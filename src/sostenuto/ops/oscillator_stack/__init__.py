@@ -26,7 +26,10 @@ __all__ = ["TOLERANCE", "Cell", "Drift", "StackResult", "oscillator_stack", "osc
 
 
 class StackResult(NamedTuple):
-    """The top layer's outputs, the last state of all layers, and the record of drift (None where nothing is redone)."""
+    """The top layer's outputs, the last state of all layers, and the record of drift (None where nothing is redone).
+
+    Where no outputs were asked for there are those of no step.
+    """
 
     outputs: Float[Tensor, "T B H"]
     y: Float[Tensor, "L B H"]
@@ -45,13 +48,15 @@ def oscillator_stack(
     timespans: Float[Tensor, "T B"] | None = None,
     backend: str = "auto",
     chunk: int | None = None,
+    outputs: bool = True,
 ) -> StackResult:
     """Run layers of oscillators on each other; keep only ``x``, the weights and the states between chunks.
 
     The backward pass inverts each chunk from its last states (paper 002, eq. (7)) and compares the first ones with
     those kept; past `TOLERANCE` it runs the chunk forwards from the kept ones, so the gradient is right either way.
     ``chunk`` is 2√T unless given. Gradients of ``timespans``, forward-mode derivatives, torch.func and a graph being
-    compiled (what is done here depends on the drift found) take the stored stack, and ``drift`` is then None.
+    compiled (what is done here depends on the drift found) take the stored stack, and ``drift`` is then None. Without
+    ``outputs`` those of a chunk are forgotten after it.
 
     >>> cell = Cell(torch.ones(2, 1), None, None, torch.ones(2), torch.full((2,), 0.1), None)
     >>> x, zero = torch.ones(9, 1, 1, requires_grad=True), torch.zeros(1, 1, 2)
@@ -63,16 +68,17 @@ def oscillator_stack(
     differentiable_spans = timespans is not None and timespans.requires_grad
     transformed = torch._C._are_functorch_transforms_active()
     if differentiable_spans or torch.compiler.is_compiling() or transformed or in_forward_mode(x, y, z):
-        outputs, y, z = stored_stack(x, cells, stiffness, y, z, skip=skip, timespans=timespans, backend=backend)
-        return StackResult(outputs, y, z, None)
+        every, y, z = stored_stack(x, cells, stiffness, y, z, skip=skip, timespans=timespans, backend=backend)
+        return StackResult(every if outputs else every[:0], y, z, None)
     plan = _plan(x.shape[0], len(cells), stiffness, y, skip=skip, backend=backend, chunk=chunk)
     from sostenuto.ops.oscillator_tiles import takes_tiles  # which knows this package's cells
 
-    plan = replace(plan, tiles=takes_tiles(x, cells, y, z, timespans=timespans, backend=backend))
+    tiles = takes_tiles(x, cells, y, z, timespans=timespans, backend=backend)
+    plan = replace(plan, tiles=tiles, outputs=outputs)
     tensors = [field for cell in cells for field in cell]
     found: Any = OscillatorStack.apply(plan, timespans, x, y, z, *tensors)
-    outputs, y, z = found
-    return StackResult(outputs, y, z, plan.drift)
+    every, y, z = found
+    return StackResult(every, y, z, plan.drift)
 
 
 @torch.no_grad()

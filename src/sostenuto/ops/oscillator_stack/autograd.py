@@ -30,21 +30,24 @@ class OscillatorStack(torch.autograd.Function):
             (1 + len(borders), 2, *y.shape)
         )  # at once: between large buffers small ones hold much memory
         kept[0, 0], kept[0, 1] = y, z
-        outputs = y.new_empty((*x.shape[:2], y.shape[-1]))
+        outputs = y.new_empty((x.shape[0] if plan.outputs else 0, x.shape[1], y.shape[-1]))
         if plan.tiles:
             from sostenuto.ops.oscillator_retrace import advance_chunks
 
-            advance_chunks(x.to(y.dtype), cells, plan, timespans, kept, outputs)
+            advance_chunks(x.to(y.dtype), cells, plan, timespans, kept, outputs if plan.outputs else None)
             borders = []
         for index, (start, stop) in enumerate(borders):
             states = kept[index, 0], kept[index, 1]
-            for low, high in plan.pieces(start, stop, outputs[0].nbytes):
-                states = advance(plan, cells, x[low:high], _cut(timespans, low, high), states, outputs[low:high])
+            for low, high in plan.pieces(start, stop, y[0].nbytes):
+                target = outputs[low:high] if plan.outputs else None
+                states = advance(plan, cells, x[low:high], _cut(timespans, low, high), states, target)
             kept[index + 1, 0], kept[index + 1, 1] = states
         ctx.plan = plan
         ctx.autocast = _autocast(x.device.type)
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(timespans, x, y, z, *tensors, kept)
+        if not plan.outputs:
+            ctx.mark_non_differentiable(outputs)
         return outputs, kept[-1, 0].clone(), kept[-1, 1].clone()
 
     @staticmethod

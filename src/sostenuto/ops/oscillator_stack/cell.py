@@ -73,7 +73,7 @@ class Drift:
 
 @dataclass(frozen=True)
 class Plan:
-    """How a stack is swept: constants of the scan, the chunk length, the backend, the record of drift, and by what."""
+    """How a stack is swept: the scan's constants, chunk length, backend, drift found, by what, for outputs or not."""
 
     stiffness: float
     skip: int
@@ -81,6 +81,7 @@ class Plan:
     backend: str
     drift: Drift = field(compare=False)
     tiles: bool = False
+    outputs: bool = True
 
     def borders(self, T: int) -> list[tuple[int, int]]:
         """List the chunks (start, stop) of T steps, of nearly one length.

@@ -37,8 +37,10 @@ def run_chunk(plan: Plan, cells: Sequence[Cell], x: Tensor, spans: Tensor | None
     return Chunk(below, drives, outputs, (y, z))
 
 
-def advance(plan: Plan, cells: Sequence[Cell], x: Tensor, spans: Tensor | None, first: States, out: Tensor) -> States:
-    """Run all layers forwards, write the top layer's outputs into ``out`` and keep only the last state."""
+def advance(
+    plan: Plan, cells: Sequence[Cell], x: Tensor, spans: Tensor | None, first: States, out: Tensor | None
+) -> States:
+    """Run all layers forwards, write the top layer's outputs into ``out``, if any, and keep only the last state."""
     below, ends, reach = [x], [], 1 + plan.skip
     for layer, cell in enumerate(cells):
         target = out if layer == len(cells) - 1 else None
