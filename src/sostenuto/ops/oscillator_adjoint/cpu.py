@@ -12,7 +12,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from sostenuto.ops.panel_product.cpu import VECTOR_BYTES, VECTORS, load, spread, whole
+from sostenuto.ops.panel_product.cpu import VECTOR_BYTES, VECTORS, side_by_side, spread, whole
 
 _OPTIONS: Any = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": False}
 """Not what other kernels are compiled with: which products and sums are fused is said at each of them."""
@@ -52,15 +52,7 @@ def _generate(builder, vector, size, vectors, alpha, count, before, rows, paces,
     width = size * vector.count
     alpha = spread(builder, alpha, vector, vector.count)
     many = range(vectors)
-
-    def read(address):
-        return [load(builder, builder.add(address, whole(width * v)), vector, size) for v in many]
-
-    def write(values, address):
-        for v in many:
-            place = builder.inttoptr(builder.add(address, whole(width * v)), vector.as_pointer())
-            builder.store(values[v], place, align=size)
-
+    read, write = side_by_side(builder, vector, size, vectors)
     weight, factor = (read(address) for address in shared)
     held = [read(address) for address in carried]
     entry = builder.block

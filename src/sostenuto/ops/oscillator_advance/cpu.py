@@ -11,7 +11,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from sostenuto.ops.panel_product.cpu import VECTOR_BYTES, VECTORS, load, spread, whole
+from sostenuto.ops.panel_product.cpu import VECTOR_BYTES, VECTORS, side_by_side, spread, whole
 from sostenuto.ops.tanh.cpu import tanh_of_vectors
 
 _OPTIONS: Any = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": False}
@@ -47,18 +47,9 @@ def _walk(vectors, vector_bytes, hands_up):
 @no_type_check
 def _generate(builder, vector, size, vectors, hands_up, alpha, count, rows, paces, shared, carried):
     """Walk from the first of ``count`` steps to the last; what every argument is, `walk` says."""
-    width = size * vector.count
     alpha = spread(builder, alpha, vector, vector.count)
     many = range(vectors)
-
-    def read(address):
-        return [load(builder, builder.add(address, whole(width * v)), vector, size) for v in many]
-
-    def write(values, address):
-        for v in many:
-            place = builder.inttoptr(builder.add(address, whole(width * v)), vector.as_pointer())
-            builder.store(values[v], place, align=size)
-
+    read, write = side_by_side(builder, vector, size, vectors)
     carried = carried[:2] if hands_up else carried
     weight, bias, factor = (read(address) for address in shared)
     held = [read(address) for address in carried]

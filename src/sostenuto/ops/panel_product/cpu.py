@@ -163,6 +163,23 @@ def load(builder, address, kind, size):
 
 
 @no_type_check
+def side_by_side(builder, vector, size, count):
+    """Give what reads so many vectors that lie side by side from an address, and what writes them to one."""
+
+    def places(address):
+        return [builder.add(address, whole(size * vector.count * v)) for v in range(count)]
+
+    def read(address):
+        return [load(builder, place, vector, size) for place in places(address)]
+
+    def write(values, address):
+        for value, place in zip(values, places(address), strict=True):
+            builder.store(value, builder.inttoptr(place, vector.as_pointer()), align=size)
+
+    return read, write
+
+
+@no_type_check
 def spread(builder, value, vector, lanes):
     """Repeat one number over a vector."""
     place = ir.IntType(32)
