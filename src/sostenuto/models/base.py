@@ -62,8 +62,8 @@ class SequenceModel(nn.Module):
         whole = lengths is None and not (self.training and self.gradient_window is not None)
         if readout == "max" and whole and hasattr(self.layer, "peak"):
             return self.layer.peak(values, timespans=timespans)
-        saves = getattr(self.layer, "memory", "store") == "recompute" and not self.layer.bidirectional
-        if readout == "last" and whole and saves:
+        saves = hasattr(self.layer, "final_state") and self.layer.memory == "recompute"
+        if readout == "last" and whole and saves and not self.layer.bidirectional:
             return self.layer.final_state(values, timespans=timespans)[0][-1]
         states = self.states(values, lengths, timespans, only_last=readout == "last")
         return pool(states, lengths, readout, bidirectional=self.layer.bidirectional)

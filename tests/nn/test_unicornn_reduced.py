@@ -1,4 +1,4 @@
-"""The largest outputs over time are those of a call, whichever way they are found."""
+"""The largest outputs over time, and the last state alone, are those of a call, whichever way they are found."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import pack_sequence
 from sostenuto.checks import InputError
 from sostenuto.models.classifier import SequenceClassifier
 from sostenuto.models.regressor import SequenceRegressor
-from sostenuto.nn import LSTM, UnICORNN
+from sostenuto.nn import LSTM, UnICORNN, unicornn
 
 OPTIONS = [
     {},
@@ -24,12 +24,15 @@ OPTIONS = [
     {"bias": False, "step_size": [0.1, 0.4, 0.2]},
 ]
 
+RECOMPUTING = [{"memory": "recompute", **more} for more in ({}, {"batch_first": True}, {"skip": 2})]
+RECOMPUTING += [{"memory": "recompute", **more} for more in ({"backend": "reference"}, {"bidirectional": True})]
+
 COMPILED = """
 import torch
 from sostenuto.models.classifier import SequenceClassifier
 from sostenuto.nn import UnICORNN
 
-model = SequenceClassifier(UnICORNN(3, 8, 2, batch_first=True), 2, readout="max")
+model = SequenceClassifier(UnICORNN(3, 8, 2, batch_first=True, memory="MEMORY"), 2, readout="READOUT")
 compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
 x, weights = torch.randn(4, 70, 3), list(model.parameters())
 got, expected = (torch.autograd.grad(one(x).sin().sum(), weights) for one in (compiled, model))
@@ -43,10 +46,10 @@ def make(**options):
     return UnICORNN(3, 8, 3, dropout=0.3, dtype=torch.float64, spread=2.0, **options)
 
 
-def assert_near(found, expected):
+def assert_near(found, expected, *, tolerance=1e-12):
     for one, other in zip(found, expected, strict=True):
         assert one.shape == other.shape
-        assert (one - other).abs().max() <= 1e-12 * other.abs().max().clamp(min=1e-30)
+        assert (one - other).abs().max() <= tolerance * other.abs().max().clamp(min=1e-30)
 
 
 @pytest.mark.parametrize("more", ["nothing", "a state", "time spans"])
@@ -112,9 +115,11 @@ def test_can_be_transformed():
     assert_near([torch.func.grad(lambda x: layer.peak(x).sum())(x)], [expected])
 
 
-def test_a_model_that_reads_it_out_can_be_compiled():
+@pytest.mark.parametrize(("memory", "readout"), [("store", "max"), ("recompute", "last")])
+def test_a_model_that_reads_it_out_can_be_compiled(memory, readout):
     """In a process of its own: symbolic sizes are not what the type checks ask for."""
-    done = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, timeout=120, check=False)
+    program = COMPILED.replace("MEMORY", memory).replace("READOUT", readout)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
 
 
@@ -133,3 +138,74 @@ def test_models_read_out_the_same_with_and_without(model, case, monkeypatch):
         prediction = model(x, lengths)
         results.append([prediction, *torch.autograd.grad(prediction.square().sum(), list(model.parameters()))])
     assert_near(*results)
+
+
+@pytest.mark.parametrize("more", ["nothing", "a state", "time spans"])
+@pytest.mark.parametrize("options", [{}, *RECOMPUTING], ids=str)
+def test_final_state_is_that_of_a_call(options, more):
+    """Enough rows for tiles, and a length that no chunk divides."""
+    layer, x = make(**options), torch.randn(83, 83, 3, dtype=torch.float64, requires_grad=True)
+    layers = 6 if layer.bidirectional else 3
+    state = tuple(torch.randn(2, layers, 83, 8, dtype=torch.float64)) if more == "a state" else None
+    spans = torch.rand(83, 83, dtype=torch.float64) if more == "time spans" else None
+    results = []
+    for call in (layer.final_state, lambda *given, **more: layer(*given, **more)[1]):
+        torch.manual_seed(1)
+        y, z = call(x, state, timespans=spans)
+        results.append([y, z, *torch.autograd.grad((y.sin() + z.cos()).sum(), [x, *layer.parameters()])])
+    assert_near(*results, tolerance=1e-10)
+
+
+@pytest.mark.parametrize("memory", ["store", "recompute"])
+def test_final_state_of_packed_and_single_sequences(memory):
+    layer = make(memory=memory).eval()
+    packed = pack_sequence([torch.randn(length, 3, dtype=torch.float64) for length in (90, 40, 1)])
+    single = torch.randn(40, 3, dtype=torch.float64)
+    for given in (packed, single, single[:1]):
+        assert_near(layer.final_state(given), layer(given)[1])
+
+
+def test_final_state_has_second_derivatives():
+    layer, x = make(memory="recompute").eval(), torch.randn(7, 40, 3, dtype=torch.float64, requires_grad=True)
+    results = []
+    for y, _ in (layer.final_state(x), layer(x)[1]):
+        (first,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
+        results.append(torch.autograd.grad(first.sin().sum(), [x, layer.weight("weight_hh", 0, False)]))
+    assert_near(*results, tolerance=1e-10)
+
+
+def test_drift_of_a_final_state_is_that_of_the_last_run():
+    layer = make(memory="recompute")
+    for _ in range(2):
+        layer.final_state(torch.randn(50, 9, 3, dtype=torch.float64))[0].sum().backward()
+    assert len(layer.last_drift) == 1
+    assert 0 < max(layer.last_drift[0].worst) < 1e-9
+
+
+def test_hooks_hear_a_call_for_a_final_state():
+    layer, heard = make(memory="recompute"), []
+    layer.register_forward_hook(lambda *_: heard.append(1))
+    layer.final_state(torch.randn(5, 2, 3, dtype=torch.float64))
+    assert heard
+
+
+@pytest.mark.parametrize("options", RECOMPUTING[:4], ids=str)
+def test_no_outputs_are_made_for_a_model_that_reads_the_last_step(options, monkeypatch):
+    """Logits and gradients are those of the stored outputs."""
+    made, stack = [], unicornn.oscillator_stack
+
+    def watched(*given, **more):
+        found = stack(*given, **more)
+        made.append(len(found.outputs))
+        return found
+
+    monkeypatch.setattr(unicornn, "oscillator_stack", watched)
+    x, results = torch.randn(6, 300, 3, dtype=torch.float64), []
+    for memory in ("store", "recompute"):
+        torch.manual_seed(0)
+        layer = UnICORNN(3, 8, 3, dtype=torch.float64, **options | {"memory": memory, "batch_first": True})
+        model = SequenceClassifier(layer, 4, readout="last").double()
+        logits = model(x)
+        results.append([logits, *torch.autograd.grad(logits.sin().sum(), list(model.parameters()))])
+    assert made == [0]
+    assert_near(*results, tolerance=1e-10)
