@@ -43,12 +43,13 @@ demo: $(VENV)/stamp-base
 	$(VENV)/bin/sostenuto fit --out $(DEMO) --overwrite --audit quick
 	@echo "The report is $(CURDIR)/$(DEMO)/report.html"
 
-# Two workers with one thread each: on two cores they would otherwise fight over them.
+# Two workers with one thread each: on two cores they would otherwise fight over them. A file's tests go to one worker,
+# so that a kernel is compiled, and a model trained for a file, by one of them alone.
 test: $(VENV)/stamp-test
-	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2
+	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --dist loadfile
 
 coverage: $(VENV)/stamp-test
-	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --cov --cov-report=term
+	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --dist loadfile --cov --cov-report=term
 
 # pyright reads the optional packages too, so the test group is installed beside the linters.
 lint: $(VENV)/stamp-lint $(VENV)/stamp-test
