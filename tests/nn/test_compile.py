@@ -1,7 +1,6 @@
 """Every layer in one compiled graph, in a process of its own: symbolic sizes are not what the type checks ask for."""
 
-import subprocess
-import sys
+from tests.apart import run_apart
 
 SCRIPT = """
 import torch
@@ -46,14 +45,9 @@ for name in ("unicornn", "lipschitz", "cornn", "indrnn", "sru"):
 """
 
 
-def run(script):
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-
-
 def test_every_layer_compiles_in_one_graph():
-    run(SCRIPT)
+    run_apart(SCRIPT)
 
 
 def test_one_graph_serves_every_length_and_batch():
-    run(DYNAMIC)
+    run_apart(DYNAMIC)

@@ -1,7 +1,6 @@
 """Every layer as an exported program, in a process of its own: symbolic sizes are not what the type checks ask for."""
 
-import subprocess
-import sys
+from tests.apart import run_apart
 
 SCRIPT = """
 import torch
@@ -41,5 +40,4 @@ for name, options in CASES:
 
 
 def test_exported_layers_compute_the_same():
-    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
+    run_apart(SCRIPT)

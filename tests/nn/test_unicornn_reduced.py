@@ -1,8 +1,5 @@
 """The largest outputs over time, and the last state alone, are those of a call, whichever way they are found."""
 
-import subprocess
-import sys
-
 import pytest
 import torch
 from torch.nn.utils.rnn import pack_sequence
@@ -11,6 +8,7 @@ from sostenuto.checks import InputError
 from sostenuto.models.classifier import SequenceClassifier
 from sostenuto.models.regressor import SequenceRegressor
 from sostenuto.nn import LSTM, UnICORNN, unicornn
+from tests.apart import run_apart
 
 OPTIONS = [
     {},
@@ -118,9 +116,7 @@ def test_can_be_transformed():
 @pytest.mark.parametrize(("memory", "readout"), [("store", "max"), ("recompute", "last")])
 def test_a_model_that_reads_it_out_can_be_compiled(memory, readout):
     """In a process of its own: symbolic sizes are not what the type checks ask for."""
-    program = COMPILED.replace("MEMORY", memory).replace("READOUT", readout)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
+    run_apart(COMPILED.replace("MEMORY", memory).replace("READOUT", readout))
 
 
 @pytest.mark.parametrize("model", [SequenceClassifier, SequenceRegressor])

@@ -1,8 +1,5 @@
 # ruff: noqa: N803 (T, B, H are the names inside ops)
 
-import subprocess
-import sys
-
 import pytest
 import torch
 
@@ -10,6 +7,7 @@ from sostenuto.checks import InputError
 from sostenuto.ops.oscillator_scan import oscillator_scan
 from sostenuto.ops.oscillator_stack import Cell, cpu, oscillator_stack
 from sostenuto.ops.oscillator_stack.reference import inverse_reference
+from tests.apart import run_apart
 
 
 def drawn(T, B, H, dtype=torch.float64):
@@ -97,5 +95,4 @@ for count in (9, 20):
 
 def test_a_compiled_graph_takes_the_stored_stack():
     """In a process of its own: symbolic sizes are not the bools and ints that the type checks ask for."""
-    done = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
+    run_apart(COMPILED)
