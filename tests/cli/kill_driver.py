@@ -20,6 +20,10 @@ LIMIT = 120.0
 NEEDED = (
     "torch._dynamo",
     "sklearn.datasets",
+    "sostenuto.cli.fit",
+    "sostenuto.data.sources.digits",
+    "sostenuto.ops.oscillator_tiles.sweep",
+    "sostenuto.ops.time_max.cpu",
     "sostenuto.report.page",
     "sostenuto.training.probes",
     "sostenuto.training.run",
