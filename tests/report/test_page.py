@@ -2,6 +2,7 @@ import importlib.resources
 import math
 import re
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,12 @@ EVERY = {
 }
 
 
+@cache
+def rendered(name: str) -> str:
+    """Give a page that several tests read."""
+    return render(EVERY[name]())
+
+
 def audit_section(anchor: str = "memory") -> Section:
     figure = comparison((Contender("model", 1.0, is_model=True),), metric("loss"), higher_is_better=True)
     assert figure is not None
@@ -43,7 +50,7 @@ def audit_section(anchor: str = "memory") -> Section:
 
 @pytest.mark.parametrize("name", EVERY)
 def test_every_page_is_well_formed_closed_and_small(name: str) -> None:
-    html = render(EVERY[name]())
+    html = rendered(name)
     page = Page(html)
     assert page.faults == []
     assert page.headings[0] == "h1"
@@ -55,11 +62,11 @@ def test_every_page_is_well_formed_closed_and_small(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["digits", "regression", "hostile"])
 def test_two_renders_are_equal(name: str) -> None:
-    assert render(EVERY[name]()) == render(EVERY[name]())
+    assert render(EVERY[name]()) == rendered(name)
 
 
 def test_nothing_is_loaded_and_no_script_may_run() -> None:
-    html = render(samples.regression())
+    html = rendered("regression")
     assert "default-src 'none'; style-src 'unsafe-inline'; img-src data:" in html
     assert '<link rel="icon" href="data:,">' in html
     addresses = re.findall(r"\w+://[^\s\"'<]+", html)
@@ -68,7 +75,7 @@ def test_nothing_is_loaded_and_no_script_may_run() -> None:
 
 
 def test_no_text_of_the_user_becomes_markup() -> None:
-    html = render(samples.hostile())
+    html = rendered("hostile")
     assert "<script" not in html.lower()
     page = Page(html)
     assert page.faults == []
@@ -78,7 +85,7 @@ def test_no_text_of_the_user_becomes_markup() -> None:
 
 
 def test_formulas_in_names_are_not_typeset() -> None:
-    page = Page(render(samples.hostile()))
+    page = Page(rendered("hostile"))
     assert "$x_1$" in page.svg_texts
 
 
@@ -88,7 +95,7 @@ def test_templates_are_part_of_the_package() -> None:
 
 
 def test_the_page_says_what_matters() -> None:
-    text = Page(render(samples.digits())).text.replace("\u202f", " ").replace("\u00a0", " ")
+    text = Page(rendered("digits")).text.replace("\u202f", " ").replace("\u00a0", " ")
     for words in (
         "digits-unicornn",
         "97.5 % of 360 test sequences are classified correctly; the best cheap baseline reaches 94.2 %.",
@@ -105,7 +112,7 @@ def test_the_page_says_what_matters() -> None:
 
 
 def test_both_schemes_and_paper_are_served() -> None:
-    html = render(samples.digits())
+    html = rendered("digits")
     assert "@media screen and (prefers-color-scheme: dark)" in html
     assert "@media print" in html
     assert 'name="viewport"' in html
@@ -139,7 +146,7 @@ def test_odd_results_still_make_a_page(change: dict) -> None:
 def test_a_result_read_back_from_json_gives_a_page() -> None:
     back = FitResult.from_dict(samples.digits().to_dict())
     assert isinstance(back, FitResult)
-    assert render(back) == render(samples.digits())
+    assert render(back) == rendered("digits")
 
 
 def test_sections_join_the_page_before_the_configuration() -> None:
@@ -176,7 +183,7 @@ def test_parts_are_checked() -> None:
 
 def test_save_writes_the_page(tmp_path: Path) -> None:
     target = save(samples.bare(), tmp_path / "report.html")
-    assert target.read_text(encoding="utf-8") == render(samples.bare())
+    assert target.read_text(encoding="utf-8") == rendered("bare")
     assert [entry.name for entry in tmp_path.iterdir()] == ["report.html"]
 
 

@@ -65,7 +65,7 @@ def test_bad_matrices_are_refused():
 def test_drift_falls_as_the_root_of_the_width(activation):
     generator = np.random.default_rng(0)
     x, y = generator.normal(size=(4, 3, 1)), np.array([1.0, -1.0, 0.5, -0.5])
-    widths, drifts = (32, 128, 512), []
+    widths, drifts = (16, 64, 256), []
     for width in widths:
         found = []
         for seed in range(3):

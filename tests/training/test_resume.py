@@ -1,6 +1,7 @@
 """A run that is stopped and taken up again ends where it would have ended: bit for bit."""
 
 import json
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,14 @@ def log(folder: Path) -> list[dict]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
+@cache
+def left_alone(kind: str = "adamw") -> Trainer:
+    """Train without a stop, once for all the tests that compare with it."""
+    whole = make_trainer(settings(**KINDS[kind]))
+    whole.run()
+    return whole
+
+
 def assert_same_end(resumed: Trainer, whole: Trainer, folder: Path) -> None:
     assert same(weights(resumed), weights(whole))
     assert outcome(resumed) == outcome(whole)
@@ -73,9 +82,7 @@ def interrupt(trainer: Trainer) -> None:
 @pytest.mark.parametrize("at", [1, 2, 3])
 @pytest.mark.parametrize("kind", KINDS)
 def test_stopped_between_epochs(tmp_path, kind, at):
-    config = settings(**KINDS[kind])
-    whole = make_trainer(config)
-    whole.run()
+    config, whole = settings(**KINDS[kind]), left_alone(kind)
     if at > whole.state.progress.epoch:
         pytest.skip("stopped early by itself")
     interrupt(make_trainer(config, tmp_path, probes={"stop": Interruption(at).probe}))
@@ -109,8 +116,7 @@ def test_checkpoints_inside_an_epoch_change_nothing(tmp_path):
 
 def test_stopped_before_the_first_checkpoint(tmp_path):
     """The epoch is in the log but in no checkpoint: it is trained, and logged, again."""
-    whole = make_trainer(settings())
-    whole.run()
+    whole = left_alone()
     cut = make_trainer(settings(), tmp_path)
     cut._save = lambda: (_ for _ in ()).throw(PowerCutError())  # pyright: ignore[reportAttributeAccessIssue]
     interrupt(cut)
@@ -122,8 +128,7 @@ def test_stopped_before_the_first_checkpoint(tmp_path):
 
 def test_short_epochs_share_a_checkpoint_and_the_last_one_has_its_own(tmp_path, monkeypatch):
     monkeypatch.setattr("sostenuto.training.loop.EPOCH_SECONDS", 1e9)
-    whole = make_trainer(settings())
-    whole.run()
+    whole = left_alone()
     interrupt(make_trainer(settings(), tmp_path, probes={"stop": Interruption(3).probe}))
     assert not list((tmp_path / "checkpoints").glob("*.json"))
     resumed = make_trainer(settings(), tmp_path, resume=True)
@@ -143,8 +148,7 @@ def test_a_finished_run_stays_finished(tmp_path):
 
 @pytest.mark.parametrize("suffix", [".json", ".safetensors"])
 def test_a_damaged_checkpoint_costs_an_epoch_and_nothing_else(tmp_path, suffix):
-    whole = make_trainer(settings())
-    whole.run()
+    whole = left_alone()
     interrupt(make_trainer(settings(), tmp_path, probes={"stop": Interruption(4).probe}))
     newest = sorted((tmp_path / "checkpoints").glob(f"*{suffix}"))[-1]
     newest.write_bytes(newest.read_bytes()[:-7])
@@ -185,8 +189,7 @@ def test_other_settings_data_or_model_are_refused(tmp_path, changed):
 
 
 def test_how_often_to_save_may_change(tmp_path):
-    whole = make_trainer(settings())
-    whole.run()
+    whole = left_alone()
     interrupt(make_trainer(settings(), tmp_path, probes={"stop": Interruption(2).probe}))
     resumed = make_trainer(settings(checkpoint_seconds=0.0), tmp_path, resume=True)
     resumed.run()
@@ -198,9 +201,7 @@ def test_a_new_run_is_not_misled_by_old_checkpoints(tmp_path):
     interrupt(make_trainer(settings(), tmp_path, probes={"stop": Interruption(3).probe}))
     resumed = make_trainer(settings(), tmp_path, resume=True)
     resumed.run()
-    whole = make_trainer(settings())
-    whole.run()
-    assert_same_end(resumed, whole, tmp_path)
+    assert_same_end(resumed, left_alone(), tmp_path)
 
 
 def test_two_checkpoints_are_kept(tmp_path):
