@@ -6,6 +6,7 @@ import sys
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from sostenuto.nn import UnICORNN
 from sostenuto.ops.oscillator_scan import oscillator_scan
@@ -37,15 +38,27 @@ def test_operator_is_well_formed():
     for timespans in (None, spans):
         torch.library.opcheck(oscillator_scan_op, (x, weight, step, 1.3, y, z, timespans))
     plain = [tensor.detach() for tensor in (x, weight, step, y, z)]
-    outputs, last = oscillator_scan_op(*plain[:3], 1.3, *plain[3:], None)
-    arguments = (*plain[:3], 1.3, plain[3], outputs, last, None, outputs, last)
+    outputs, last, marks = oscillator_scan_op(*plain[:3], 1.3, *plain[3:], None)
+    arguments = (*plain[:3], 1.3, plain[3], outputs, last, None, outputs, last, marks)
     torch.library.opcheck(oscillator_scan_backward_op, arguments, test_utils=("test_schema", "test_faketensor"))
+
+
+@pytest.mark.parametrize(("device", "batch", "marks"), [("cuda", 512, 3), ("cuda", 4, 0), ("cpu", 512, 0)])
+def test_only_wide_scans_on_a_gpu_are_marked(device, batch, marks):
+    """Traced, so that no GPU is needed."""
+    with FakeTensorMode():
+        x, state = torch.empty(17, batch, 256, device=device), torch.empty(batch, 256, device=device)
+        vector = torch.empty(256, device=device)
+        outputs, last, found = oscillator_scan_op(x, vector, vector, 1.3, state, state, None)
+    assert outputs.shape == x.shape
+    assert last.shape == state.shape
+    assert found.shape == (marks, batch, 256)
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_compiles_in_one_graph(dynamic):
     def run(x, weight, step, y, z):
-        outputs, last = oscillator_scan_op(x, weight, step, 1.3, y, z, None)
+        outputs, last, _ = oscillator_scan_op(x, weight, step, 1.3, y, z, None)
         return outputs.sin().sum() + last.sum()
 
     compiled = torch.compile(run, fullgraph=True, dynamic=dynamic, backend="aot_eager")

@@ -11,11 +11,13 @@ import warnings
 warnings.simplefilter("ignore")
 import torch
 from sostenuto.ops.oscillator_scan import gpu
+from sostenuto.ops.oscillator_scan.marks import EVERY
 from sostenuto.ops.oscillator_scan.reference import oscillator_scan_reference
 
-def check(T, B, H, spans, wide=False, dtype=torch.float32):
+def check(T, B, H, spans, wide=False, marked=False, dtype=torch.float32):
     torch.manual_seed(T)
     gpu.WIDE = 1 if wide else 1 << 17
+    marks = torch.full((-(-T // EVERY), B, H), torch.nan) if marked else None
     x = torch.randn(T, B, H).to(dtype).float()
     weight, step = 2 * torch.rand(H) - 0.5, 0.05 + 0.2 * torch.rand(H)
     y, z = 0.5 * torch.randn(B, H), 0.5 * torch.randn(B, H)
@@ -25,20 +27,26 @@ def check(T, B, H, spans, wide=False, dtype=torch.float32):
     outputs, _, last = oscillator_scan_reference(*leaves[:3], 1.3, *leaves[3:], timespans=double)
     d_outputs, d_last = torch.randn(T, B, H), torch.randn(B, H)
     truth = [outputs, last, *torch.autograd.grad((outputs, last), leaves, (d_outputs.double(), d_last.double()))]
-    got, got_last = gpu.forward(x.to(dtype), weight, step, 1.3, y, z, timespans)
-    gradients = gpu.backward(x.to(dtype), weight, step, 1.3, y, got, got_last, timespans, d_outputs, d_last)
+    got, got_last = gpu.forward(x.to(dtype), weight, step, 1.3, y, z, timespans, marks)
+    if marked:
+        assert marks.isfinite().all() and torch.equal(marks[0], z)
+    gradients = gpu.backward(x.to(dtype), weight, step, 1.3, y, got, got_last, timespans, d_outputs, d_last, marks)
     assert gradients[0].dtype == dtype
     for index, (one, other) in enumerate(zip([got, got_last, *gradients], truth, strict=True)):
         error = ((one.double() - other).abs().max() / other.abs().max()).item()
         limit = 1e-2 if dtype == torch.bfloat16 and index == 2 else 1e-5
-        assert error <= limit, (T, B, H, spans, wide, dtype, index, error)
+        assert error <= limit, (T, B, H, spans, wide, marked, dtype, index, error)
 
 for T in (1, 2, 12, 13, 16, 17, 33, 63):
     for spans in (False, True):
         check(T, 3, 13, spans)
 check(20, 2, 40, False, wide=True)
 check(9, 2, 40, True, wide=True)
+for T in (1, 7, 8, 9, 12, 20, 24):
+    for spans in (False, True):
+        check(T, 2, 40, spans, wide=True, marked=True)
 check(21, 2, 16, False, dtype=torch.bfloat16)
+check(21, 2, 16, False, wide=True, marked=True, dtype=torch.bfloat16)
 print("agreed")
 """
 
@@ -88,9 +96,9 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from sostenuto.ops.oscillator_scan import gpu
 
-names = ("x", "weight", "step", "alpha", "y0", "z0", "spans", "outputs", "last", "T", "B", "H")
+names = ("x", "weight", "step", "alpha", "y0", "z0", "spans", "outputs", "last", "marks", "T", "B", "H")
 signature = {name: {"alpha": "fp32", "T": "i32", "B": "i32", "H": "i32"}.get(name, "*fp32") for name in names}
-constants = {"HAS_SPANS": False, "N": 4096, "BLOCK": 32, "U": 4, "AHEAD": 0}
+constants = {"HAS_SPANS": False, "N": 4096, "EVERY": 0, "BLOCK": 32, "U": 4, "AHEAD": 0}
 signature.update({name: "constexpr" for name in constants})
 source = ASTSource(fn=gpu._forward, signature=signature, constexprs=constants)
 text = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 1}).asm["ptx"]

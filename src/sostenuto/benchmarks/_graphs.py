@@ -6,6 +6,9 @@ from typing import Any
 
 import torch
 
+_SETTLE = 50
+"""Replays before the timed ones: an H200 copied a tenth slower just after memory was handed out than a moment later."""
+
 
 def graph_milliseconds(job: Callable[[], Any], repeats: int = 20) -> float:
     """Capture a job after two rounds of warming up and give the median time of a replay."""
@@ -18,6 +21,9 @@ def graph_milliseconds(job: Callable[[], Any], repeats: int = 20) -> float:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         job()
+    for _ in range(_SETTLE):
+        graph.replay()
+    torch.cuda.synchronize()
     times = []
     for _ in range(repeats):
         before, after = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)

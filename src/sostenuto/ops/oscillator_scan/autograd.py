@@ -10,15 +10,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sostenuto.ops.oscillator_scan.marks import new_marks
 from sostenuto.ops.oscillator_scan.reference import oscillator_scan_reference
 
 
 @torch.library.custom_op("sostenuto::oscillator_scan", mutates_args=())
 def oscillator_scan_op(
     x: Tensor, weight: Tensor, step: Tensor, stiffness: float, y: Tensor, z: Tensor, timespans: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """Run the scan; return y at every step and z at the last."""
-    return kernels_of(y).forward(x, weight, step, stiffness, y, z, timespans)
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Run the scan; return y at every step, z at the last, and the marks that the way back starts from."""
+    marks = new_marks(x, y)
+    return *_forward(marks, x, weight, step, stiffness, y, z, timespans), marks
 
 
 @torch.library.custom_op("sostenuto::oscillator_scan_backward", mutates_args=())
@@ -33,10 +35,11 @@ def oscillator_scan_backward_op(
     timespans: Tensor | None,
     d_outputs: Tensor,
     d_last: Tensor,
+    marks: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Run the adjoint; return the gradients of x, weight, step, y and z."""
-    found = kernels_of(y).backward(x, weight, step, stiffness, y, outputs, last, timespans, d_outputs, d_last)
-    d_x, d_weight, d_step, d_y, d_z = found[:5]
+    found = _adjoint(x, weight, step, stiffness, y, outputs, last, timespans, d_outputs, d_last, marks)
+    d_x, d_weight, d_step, d_y, d_z = found
     return d_x, d_weight.clone(), d_step.clone(), d_y, d_z  # an operator's results may not share memory
 
 
@@ -45,10 +48,20 @@ def kernels_of(state: Tensor) -> Any:
     return importlib.import_module(f"sostenuto.ops.oscillator_scan.{'gpu' if state.is_cuda else 'cpu'}")
 
 
+def _forward(marks: Tensor, *inputs: Any) -> tuple[Tensor, Tensor]:
+    """Run the kernel of the device; one that knows no marks is given none."""
+    return kernels_of(inputs[4]).forward(*inputs, *([marks] if len(marks) else []))
+
+
+def _adjoint(*inputs: Any) -> tuple[Tensor, ...]:
+    *others, marks = inputs
+    return kernels_of(marks).backward(*others, *([marks] if len(marks) else []))[:5]
+
+
 @oscillator_scan_op.register_fake
-def _scan_shapes(*inputs: Any) -> tuple[Tensor, Tensor]:
+def _scan_shapes(*inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
     x, _, _, _, y, z, _ = inputs
-    return y.new_empty(x.shape), z.new_empty(z.shape)
+    return y.new_empty(x.shape), z.new_empty(z.shape), new_marks(x, y)
 
 
 @oscillator_scan_backward_op.register_fake
@@ -60,7 +73,9 @@ def _backward_shapes(*inputs: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tens
 def scan(*inputs: Any) -> tuple[Tensor, Tensor]:
     """Run the scan: straight through autograd in eager code, as a registered operator where something looks on."""
     if is_watched(inputs):
-        return oscillator_scan_op(*inputs)
+        return oscillator_scan_op(*inputs)[:2]
+    if not torch.is_grad_enabled():
+        return kernels_of(inputs[4]).forward(*inputs)
     return _Scan.apply(*inputs)  # pyright: ignore[reportReturnType]
 
 
@@ -80,37 +95,42 @@ class _Scan(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
         """Run the kernel of the device and save what the way back needs."""
-        output = kernels_of(inputs[4]).forward(*inputs)
-        _setup(ctx, inputs, output)
+        marks = new_marks(inputs[0], inputs[4])
+        output = _forward(marks, *inputs)
+        _save(ctx, inputs, (*output, marks))
         return output
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
         """Run the adjoint kernel, or the reference where the gradient is differentiated again."""
         d_outputs, d_last = gradients
-        kernels = kernels_of(ctx.saved_tensors[3])
-        return _differentiated(ctx, d_outputs, d_last, lambda *arguments: kernels.backward(*arguments)[:5])
+        return _differentiated(ctx, d_outputs, d_last, _adjoint)
 
 
-def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
     x, weight, step, stiffness, y, z, timespans = inputs
     ctx.stiffness = stiffness
     ctx.save_for_backward(x, weight, step, y, z, timespans, *output)
 
 
-def _backward(ctx: Any, d_outputs: Tensor, d_last: Tensor) -> tuple[Tensor | None, ...]:
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+    ctx.mark_non_differentiable(output[2])
+    _save(ctx, inputs, output)
+
+
+def _backward(ctx: Any, d_outputs: Tensor, d_last: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
     return _differentiated(ctx, d_outputs, d_last, oscillator_scan_backward_op)
 
 
 def _differentiated(ctx: Any, d_outputs: Tensor, d_last: Tensor, adjoint: Any) -> tuple[Tensor | None, ...]:
-    x, weight, step, y, z, timespans, outputs, last = ctx.saved_tensors
+    x, weight, step, y, z, timespans, outputs, last, marks = ctx.saved_tensors
     if torch.is_grad_enabled():
         d_x, d_weight, d_step, d_y, d_z = _recorded(
             ctx.stiffness, (x, weight, step, y, z), timespans, d_outputs, d_last
         )
     else:
         d_x, d_weight, d_step, d_y, d_z = adjoint(
-            x, weight, step, ctx.stiffness, y, outputs, last, timespans, d_outputs.contiguous(), d_last
+            x, weight, step, ctx.stiffness, y, outputs, last, timespans, d_outputs.contiguous(), d_last, marks
         )
         d_x = None if d_x is None else d_x.to(x.dtype)
     return d_x, d_weight, d_step, None, d_y, d_z, None
@@ -133,7 +153,7 @@ oscillator_scan_op.register_autograd(_backward, setup_context=_setup)
 
 
 @oscillator_scan_op.register_vmap
-def _batched(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
+def _batched(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
     """Fold a mapped axis into the batch; where weights differ along it, run one after the other."""
     x, weight, step, stiffness, y, z, timespans = inputs
     size = info.batch_size
@@ -143,14 +163,14 @@ def _batched(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[
             for tensor, dim, axis in ((x, in_dims[0], 1), (y, in_dims[4], 0), (z, in_dims[5], 0))
         )
         spans = None if timespans is None else _folded(timespans, in_dims[6], size, 1)
-        outputs, last = oscillator_scan_op(x, weight, step, stiffness, y, z, spans)
-        return (outputs.unflatten(1, (size, -1)), last.unflatten(0, (size, -1))), (1, 0)
+        outputs, last, marks = oscillator_scan_op(x, weight, step, stiffness, y, z, spans)
+        parted = outputs.unflatten(1, (size, -1)), last.unflatten(0, (size, -1)), marks.unflatten(1, (size, -1))
+        return parted, (1, 0, 1)
     runs = []
     for index in range(size):
         one = [v if d is None or v is None else v.select(d, index) for v, d in zip(inputs, in_dims, strict=True)]
         runs.append(oscillator_scan_op(*one))
-    outputs, last = (torch.stack(parts) for parts in zip(*runs, strict=True))
-    return (outputs, last), (0, 0)
+    return tuple(torch.stack(parts) for parts in zip(*runs, strict=True)), (0, 0, 0)
 
 
 def _folded(tensor: Tensor, dim: int | None, size: int, axis: int) -> Tensor:
