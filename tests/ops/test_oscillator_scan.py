@@ -227,3 +227,12 @@ def test_long_sequences_give_the_references_gradients(steps):
     for dtype, tolerance in ((torch.float64, 1e-10), (torch.float32, 1e-5)):
         for got, right in zip(run(dtype, "cpu"), truth, strict=True):
             assert ((got.double() - right).abs().max() / right.abs().max()).item() <= tolerance
+
+
+@pytest.mark.parametrize("timespans", [False, True])
+@pytest.mark.parametrize("width", [15, 16, 17, 64, 93])
+def test_columns_and_steps_beside_whole_vectors(width, timespans):
+    laws = TestOscillatorScan()
+    for steps in (3, 4, 5, 8, 9):
+        tensors = laws.make(steps, shape=(1, width), timespans=timespans)
+        compare(differentiate(laws.on("cpu"), tensors), differentiate(laws.on("reference"), tensors), LOOP)

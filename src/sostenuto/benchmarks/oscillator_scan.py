@@ -69,16 +69,15 @@ def _scan(steps: int, batch: int, hidden: int, device: str) -> Callable[[], Any]
 
 
 def _copies(steps: int, batch: int, hidden: int, device: str, *, new: bool) -> Callable[[], Any]:
-    """Copy what the scan must move: x and y forward, then x, y, dy and dx; into new memory or over the same again."""
-    x = torch.randn(steps, batch, hidden, device=device)
-    target = torch.zeros_like(x)
+    """Copy what the scan must move: x to y forward, then x, y, dy and dx; into new memory or over the same again."""
+    x, y, d_y, d_x = (torch.randn(steps, batch, hidden, device=device) for _ in range(4))
 
     def job() -> None:
-        for _ in range(3):
+        for source, target in ((x, y), (d_y, d_x), (x, y)):
             if new:
-                x.clone()
+                source.clone()
             else:
-                target.copy_(x)
+                target.copy_(source)
 
     return job
 

@@ -13,6 +13,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from sostenuto.ops.panel_product.cpu import VECTOR_BYTES, VECTORS, side_by_side, spread, whole
+from sostenuto.ops.step_loop.cpu import carry, fetch
 
 _OPTIONS: Any = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": False}
 """Not what other kernels are compiled with: which products and sums are fused is said at each of them."""
@@ -21,7 +22,6 @@ _TOGETHER = VECTORS // 2
 WALK_BYTES = _TOGETHER * VECTOR_BYTES
 """Bytes of a row that are walked at once."""
 _FUSED = ("contract",)
-_WORD = ir.IntType(64)
 
 
 @no_type_check
@@ -51,52 +51,26 @@ def _generate(builder, vector, size, vectors, alpha, count, before, rows, paces,
     """Walk from the last of ``count`` steps to the first; what every argument is, `walk_back` says."""
     width = size * vector.count
     alpha = spread(builder, alpha, vector, vector.count)
-    many = range(vectors)
     read, write = side_by_side(builder, vector, size, vectors)
     weight, factor = (read(address) for address in shared)
-    held = [read(address) for address in carried]
-    entry = builder.block
-    head, body, done = (builder.append_basic_block(name) for name in ("head", "body", "done"))
-    builder.branch(head)
-    builder.position_at_end(head)
-    left, states = builder.phi(_WORD), [[builder.phi(vector) for _ in many] for _ in held]
-    left.add_incoming(count, entry)
-    for phis, values in zip(states, held, strict=True):
-        for phi, value in zip(phis, values, strict=True):
-            phi.add_incoming(value, entry)
-    builder.cbranch(builder.icmp_signed(">", left, whole(0)), body, done)
-    builder.position_at_end(body)
-    step = builder.sub(left, whole(1))
-    out, rise, arriving, drive, pace, span = (
-        builder.add(row, builder.mul(step, apart)) for row, apart in zip(rows, paces, strict=True)
-    )
-    out = builder.select(builder.icmp_signed(">", step, whole(0)), builder.sub(out, paces[0]), before)
-    inputs = zip(*(read(address) for address in (out, rise, arriving, pace, span)), weight, factor, strict=True)
-    _fetch(
-        builder, [builder.add(address, whole(width * (vectors + v))) for address in (out, rise, arriving) for v in many]
-    )
-    columns = zip(*states, inputs, strict=True)
-    found = [_step_back(builder, vector, alpha, given, *state) for *state, given in columns]
-    write([bar for bar, _ in found], drive)
-    left.add_incoming(step, body)
-    for v, (_, after) in enumerate(found):
-        for phis, value in zip(states, after, strict=True):
-            phis[v].add_incoming(value, body)
-    builder.branch(head)
-    builder.position_at_end(done)
-    for phis, address in zip(states, carried, strict=True):
-        write(phis, address)
 
+    def step(index, states):
+        at = builder.sub(builder.sub(count, whole(1)), index)
+        out, rise, arriving, drive, pace, span = (
+            builder.add(row, builder.mul(at, apart)) for row, apart in zip(rows, paces, strict=True)
+        )
+        out = builder.select(builder.icmp_signed(">", at, whole(0)), builder.sub(out, paces[0]), before)
+        inputs = zip(*(read(address) for address in (out, rise, arriving, pace, span)), weight, factor, strict=True)
+        beside = [whole(width * (vectors + v)) for v in range(vectors)]  # the next columns: their rows lie far apart
+        fetch(builder, [builder.add(address, skip) for address in (out, rise, arriving) for skip in beside], 1)
+        columns = zip(*states, inputs, strict=True)
+        found = [_step_back(builder, vector, alpha, given, *state) for *state, given in columns]
+        write([bar for bar, _ in found], drive)
+        return [list(parts) for parts in zip(*(after for _, after in found), strict=True)]
 
-@no_type_check
-def _fetch(builder, addresses):
-    """Ask for what the next columns will read: their rows lie too far apart for the machine to see them coming."""
-    kind, place = ir.IntType(32), ir.IntType(8).as_pointer()
-    form = ir.FunctionType(ir.VoidType(), [place, kind, kind, kind])
-    prefetch = cgutils.get_or_insert_function(builder.module, form, "llvm.prefetch.p0")
-    for address in addresses:
-        hints = [ir.Constant(kind, hint) for hint in (0, 3, 1)]  # to read, into the first cache, numbers
-        builder.call(prefetch, [builder.inttoptr(address, place), *hints])
+    states = carry(builder, vector, count, [read(address) for address in carried], step)
+    for values, address in zip(states, carried, strict=True):
+        write(values, address)
 
 
 @no_type_check

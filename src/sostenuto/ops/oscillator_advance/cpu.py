@@ -11,7 +11,8 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from sostenuto.ops.panel_product.cpu import VECTOR_BYTES, VECTORS, side_by_side, spread, whole
+from sostenuto.ops.panel_product.cpu import VECTOR_BYTES, VECTORS, side_by_side, spread
+from sostenuto.ops.step_loop.cpu import carry
 from sostenuto.ops.tanh.cpu import tanh_of_vectors
 
 _OPTIONS: Any = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": False}
@@ -19,7 +20,6 @@ _OPTIONS: Any = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath
 _TOGETHER = VECTORS
 """Vectors that are walked at once: steps of one depend on each other, and those of another fill the gaps."""
 _FUSED = ("contract",)
-_WORD = ir.IntType(64)
 
 
 @no_type_check
@@ -48,41 +48,27 @@ def _walk(vectors, vector_bytes, hands_up):
 def _generate(builder, vector, size, vectors, hands_up, alpha, count, rows, paces, shared, carried):
     """Walk from the first of ``count`` steps to the last; what every argument is, `walk` says."""
     alpha = spread(builder, alpha, vector, vector.count)
-    many = range(vectors)
     read, write = side_by_side(builder, vector, size, vectors)
     carried = carried[:2] if hands_up else carried
     weight, bias, factor = (read(address) for address in shared)
-    held = [read(address) for address in carried]
-    entry = builder.block
-    head, body, done = (builder.append_basic_block(name) for name in ("head", "body", "done"))
-    builder.branch(head)
-    builder.position_at_end(head)
-    step, states = builder.phi(_WORD), [[builder.phi(vector) for _ in many] for _ in held]
-    step.add_incoming(whole(0), entry)
-    for phis, values in zip(states, held, strict=True):
-        for phi, value in zip(phis, values, strict=True):
-            phi.add_incoming(value, entry)
-    builder.cbranch(builder.icmp_signed("<", step, count), body, done)
-    builder.position_at_end(body)
-    drive, pace, rise, out, above = (
-        builder.add(row, builder.mul(step, apart)) for row, apart in zip(rows, paces, strict=True)
-    )
-    y, z, *peaks = states
-    value, y, z = _advance(builder, vector, size, alpha, (y, z), (read(drive), read(pace), weight, bias))
-    write(value, rise)
-    write(y, out)
-    if hands_up:
-        write([builder.fmul(one, part) for one, part in zip(y, factor, strict=True)], above)
-    else:
-        peaks = _follow(builder, vector, y, *peaks)
-    step.add_incoming(builder.add(step, whole(1)), body)
-    for phis, values in zip(states, (y, z, *peaks), strict=True):
-        for phi, after in zip(phis, values, strict=True):
-            phi.add_incoming(after, body)
-    builder.branch(head)
-    builder.position_at_end(done)
-    for phis, address in zip(states, carried, strict=True):
-        write(phis, address)
+
+    def step(index, states):
+        drive, pace, rise, out, above = (
+            builder.add(row, builder.mul(index, apart)) for row, apart in zip(rows, paces, strict=True)
+        )
+        y, z, *peaks = states
+        value, y, z = _advance(builder, vector, size, alpha, (y, z), (read(drive), read(pace), weight, bias))
+        write(value, rise)
+        write(y, out)
+        if hands_up:
+            write([builder.fmul(one, part) for one, part in zip(y, factor, strict=True)], above)
+        else:
+            peaks = _follow(builder, vector, y, *peaks)
+        return y, z, *peaks
+
+    states = carry(builder, vector, count, [read(address) for address in carried], step)
+    for values, address in zip(states, carried, strict=True):
+        write(values, address)
 
 
 @no_type_check

@@ -1,11 +1,11 @@
 """The oscillator scan on the CPU: Numba, one pass over memory forward and one backward.
 
 All batch rows and units are one long row of columns, cut into blocks that fit the cache; a block runs through all of
-time on one thread, its state in local arrays. Weights are repeated for every batch row, so the inner loop runs over
-contiguous memory, whatever the shape.
+time on one thread, a few steps at a time, its state in local arrays. Weights are repeated for every batch row, so the
+inner loop (`oscillator_walk`) runs over contiguous memory, whatever the shape.
 
-The drive comes as an array, or as the raw input with the map V, b that makes it: then it lives in one row of a block
-only, and the gradients of V and b are summed on the way back.
+The drive comes as an array, or as the raw input with the map V, b that makes it: then it lives in a few rows of a
+block only, and the gradients of V and b are summed on the way back.
 """
 
 from typing import Any, NamedTuple, no_type_check
@@ -17,22 +17,22 @@ from numba import njit
 from torch import Tensor
 
 from sostenuto.ops.buffers import new
-from sostenuto.ops.columns.cpu import FLUSH, OPTIONS, block_of, flat, rows
-from sostenuto.ops.tanh.cpu import tanh, tanh_with_slope
+from sostenuto.ops.columns.cpu import FLUSH, OPTIONS, block_of, flat, room, rows
+from sostenuto.ops.oscillator_walk.cpu import STEPS, walk_back, walk_back_in_full, walk_forth
 from sostenuto.ops.threads import run_blocks
 
 InputMap = tuple[Float[Tensor, "H F"], Float[Tensor, " H"] | None]
 
 
 class Gradients(NamedTuple):
-    """Gradients of the drive (None if not asked for), w, g, the first y and z, the bias and (if given) the matrix."""
+    """Gradients of the drive, w, g, the first y and z, the bias and (if given) the matrix; None if not asked for."""
 
     x: Float[Tensor, "T B H"] | None
     weight: Float[Tensor, " H"]
     step: Float[Tensor, " H"]
     y: Float[Tensor, "B H"]
     z: Float[Tensor, "B H"]
-    bias: Float[Tensor, " H"]
+    bias: Float[Tensor, " H"] | None
     weight_ih: Float[Tensor, "H F"]
 
 
@@ -82,11 +82,12 @@ def backward(
     d_end: Float[Tensor, "B H"] | None = None,
     input_map: InputMap | None = None,
     wants_x: bool = True,
+    wants_bias: bool = False,
 ) -> Gradients:
     """Run the adjoint; z at each step is followed back from the last one.
 
     ``d_end`` arrives at the last y beside ``d_outputs``; None means that nothing arrives. Without ``wants_x`` the
-    drive's gradient goes into the sums and is forgotten.
+    drive's gradient goes into the sums and is forgotten; with ``wants_bias`` it is summed by itself too.
     """
     T, B = x.shape[:2]
     H, dtype = y.shape[-1], y.dtype
@@ -106,127 +107,121 @@ def backward(
     alpha = _scalar(stiffness, dtype)
 
     def kernel(start: int, stop: int) -> None:
-        _backward(*read, *states, alpha, H, *written, start, stop)
+        _backward(*read, *states, alpha, H, wants_bias, *written, start, stop)
 
     run_blocks(kernel, B * H, block_of(B * H, dtype))
     totals = torch.from_numpy(sums).view(-1, B, H).sum(1).to(dtype)
     w_bar, g_bar, b_bar = totals[:3]
     v_bar = totals.new_empty(H, fan_in).copy_(totals[3:].T)  # laid out as the weight is, for one channel too
-    return Gradients(d_x, w_bar, g_bar, d_y, d_z, b_bar, v_bar)
+    return Gradients(d_x, w_bar, g_bar, d_y, d_z, b_bar if wants_bias else None, v_bar)
 
 
 @no_type_check
 @njit(**OPTIONS)
 def _project(u, matrix, bias, H, start, stop, x):
-    """Write V u + b for the columns of a block; a batch row at a time, so that nothing is divided inside."""
-    for row in range(start // H, (stop - 1) // H + 1):
-        low, high = max(row * H, start), min(row * H + H, stop)
-        part = x[low - start : high - start]
-        part[:] = bias[low - row * H : high - row * H]
-        for d in range(u.shape[1]):
-            u_d, v_d = u[row, d], matrix[d, low - row * H : high - row * H]
-            for i in range(high - low):
-                part[i] += v_d[i] * u_d
+    """Write V u + b for some steps and the columns of a block; a batch row at a time, so that nothing is divided."""
+    for t in range(u.shape[0]):
+        for row in range(start // H, (stop - 1) // H + 1):
+            low, high = max(row * H, start), min(row * H + H, stop)
+            part = x[t, low - start : high - start]
+            part[:] = bias[low - row * H : high - row * H]
+            for d in range(u.shape[2]):
+                u_d, v_d = u[t, row, d], matrix[d, low - row * H : high - row * H]
+                for i in range(high - low):
+                    part[i] += v_d[i] * u_d
 
 
 @no_type_check
 @njit(**OPTIONS)
 def _collect(u, x_bar, H, start, stop, sums):
     """Add x̄·u to the sums of each channel."""
-    for row in range(start // H, (stop - 1) // H + 1):
-        low, high = max(row * H, start) - start, min(row * H + H, stop) - start
-        part = x_bar[low:high]
-        for d in range(u.shape[1]):
-            u_d, total = u[row, d], sums[3 + d, low:high]
-            for i in range(high - low):
-                total[i] += part[i] * u_d
+    for t in range(u.shape[0]):
+        for row in range(start // H, (stop - 1) // H + 1):
+            low, high = max(row * H, start) - start, min(row * H + H, stop) - start
+            part = x_bar[t, low:high]
+            for d in range(u.shape[2]):
+                u_d, total = u[t, row, d], sums[3 + d, low:high]
+                for i in range(high - low):
+                    total[i] += part[i] * u_d
 
 
 @no_type_check
 @njit(**OPTIONS)
-def _stretch(spans, H, start, stop, span):
-    """Write the time span of each column of a block."""
-    for row in range(start // H, (stop - 1) // H + 1):
-        span[max(row * H, start) - start : min(row * H + H, stop) - start] = spans[row]
+def _pace(spans, step, H, start, stop, span, g):
+    """Write the time span of each column of a block, and its steps; both may go into one array, the steps then."""
+    for t in range(spans.shape[0]):
+        for row in range(start // H, (stop - 1) // H + 1):
+            low, high = max(row * H, start), min(row * H + H, stop)
+            span[t, low - start : high - start] = spans[t, row]
+            for i in range(high - low):
+                g[t, low - start + i] = step[low + i] * spans[t, row]
 
 
 @no_type_check
 @njit(**OPTIONS)
 def _forward(x, u, matrix, bias, weight, step, y, z, spans, alpha, H, out, start, stop):
-    T, n = out.shape[0], stop - start
-    w, g0, g = weight[start:stop].copy(), step[start:stop].copy(), step[start:stop].copy()
-    y_now, z_now = y[start:stop].copy(), z[start:stop].copy()
-    row = np.empty(n, out.dtype)
-    for t in range(T):
+    """Run a block through all of time, a few steps at a time; z is written over."""
+    T, n, K = out.shape[0], stop - start, STEPS
+    first = 0 * start  # if the places were known when compiling, room would be compiled for each of them
+    w, g, y_now = room(out, 1, n, first), room(out, K, n, first + 1), room(out, 1, n, first + 2)
+    drive = room(out, K, n, first + 3)
+    w[0], g[0], y_now[0] = weight[start:stop], step[start:stop], y[start:stop]
+    for t in range(0, T, K):
+        k = min(K, T - t)
         if spans is not None:
-            _stretch(spans[t], H, start, stop, row)
-            for i in range(n):
-                g[i] = g0[i] * row[i]
-        x_t = row
+            _pace(spans[t : t + k], step, H, start, stop, g, g)
+        x_t = drive[:k, :n]
         if u is not None:
-            _project(u[t], matrix, bias, H, start, stop, row)
+            _project(u[t : t + k], matrix, bias, H, start, stop, drive)
         if x is not None:
-            x_t = x[t, start:stop]
-        out_t = out[t, start:stop]
-        for i in range(n):
-            y_i = y_now[i]
-            z_i = z_now[i] - g[i] * (tanh(w[i] * y_i + x_t[i]) + alpha * y_i)
-            y_i = y_i + g[i] * z_i
-            z_now[i] = z_i
-            y_now[i] = y_i
-            out_t[i] = y_i
-    z[start:stop] = z_now
+            x_t = x[t : t + k, start:stop]
+        walk_forth(alpha, x_t, g, spans is not None, w[0], y_now[0], z[start:stop], out[t : t + k, start:stop])
 
 
 @no_type_check
 @njit(**OPTIONS)
 def _backward(
-    x, u, matrix, bias, outputs, d_outputs, moves, weight, step, y, last, spans, alpha, H,
+    x, u, matrix, bias, outputs, d_outputs, moves, weight, step, y, last, spans, alpha, H, wants_bias,
     d_x, d_y, d_z, d_sums, start, stop,
 ):  # fmt: skip
-    T, n = outputs.shape[0], stop - start
-    w, g0, g = weight[start:stop].copy(), step[start:stop].copy(), step[start:stop].copy()
-    span, row, x_bar = np.ones(n, outputs.dtype), np.empty(n, outputs.dtype), np.empty(n, outputs.dtype)
-    z = last[start:stop].copy()
-    y_bar, z_bar = d_y[start:stop].copy(), d_z[start:stop].copy()
-    sums = np.zeros((d_sums.shape[0], n), outputs.dtype)
-    w_sum, g_sum, b_sum = sums[0], sums[1], sums[2]
-    for k in range(T):
-        t = T - 1 - k
+    """Run a block back through all of time, a few steps at a time, the first step by itself."""
+    n, K = stop - start, STEPS
+    first = 0 * start  # as above
+    w, g, span = room(outputs, 1, n, first), room(outputs, K, n, first + 1), room(outputs, K, n, first + 2)
+    drive, x_bar = room(outputs, K, n, first + 3), room(outputs, K, n, first + 4)
+    states, sums = room(outputs, 3, n, first + 5), room(outputs, d_sums.shape[0], n, first + 6)
+    w[0], g[0] = weight[start:stop], step[start:stop]
+    span[:], sums[:] = 1, 0
+    states[0], states[1], states[2] = last[start:stop], d_y[start:stop], d_z[start:stop]
+    t, since = outputs.shape[0], 0
+    while t > 0:
+        k = max(min(K, t - 1), 1)
+        t -= k
+        before = outputs[t - 1 : t - 1 + k, start:stop] if t > 0 else y.reshape(1, -1)[:, start:stop]
         if spans is not None:
-            _stretch(spans[t], H, start, stop, span)
-            for i in range(n):
-                g[i] = g0[i] * span[i]
-        x_t = row
+            _pace(spans[t : t + k], step, H, start, stop, span, g)
+        x_t = drive[:k, :n]
         if u is not None:
-            _project(u[t], matrix, bias, H, start, stop, row)
+            _project(u[t : t + k], matrix, bias, H, start, stop, drive)
         if x is not None:
-            x_t = x[t, start:stop]
+            x_t = x[t : t + k, start:stop]
+        x_bar_t = x_bar[:k, :n]
         if d_x is not None:
-            x_bar = d_x[t, start:stop]
-        before = outputs[t - 1, start:stop] if t > 0 else y[start:stop]
-        out_bar = d_outputs[t * moves, start:stop]
-        for i in range(n):
-            y_i = before[i]
-            value, slope = tanh_with_slope(w[i] * y_i + x_t[i])
-            force = value + alpha * y_i
-            y_b = y_bar[i] + out_bar[i]
-            z_b = z_bar[i] + g[i] * y_b
-            x_b = -g[i] * slope * z_b
-            x_bar[i] = x_b
-            w_sum[i] += x_b * y_i
-            b_sum[i] += x_b
-            g_sum[i] += span[i] * (y_b * z[i] - z_b * force)
-            z[i] += g[i] * force
-            y_bar[i] = y_b + w[i] * x_b - g[i] * alpha * z_b
-            z_bar[i] = z_b
+            x_bar_t = d_x[t : t + k, start:stop]
+        out_bar = d_outputs[t * moves :, start:stop]
+        if spans is None and u is None and not wants_bias:
+            walk_back(alpha, x_t, before, out_bar, moves, g, w[0], states, sums, x_bar_t)
+        else:
+            walk_back_in_full(
+                alpha, x_t, before, out_bar, moves, g, span, spans is not None, w[0], states, sums, x_bar_t
+            )
         if u is not None:
-            _collect(u[t], x_bar, H, start, stop, sums)
-        if k % FLUSH == FLUSH - 1 or t == 0:
+            _collect(u[t : t + k], x_bar_t, H, start, stop, sums)
+        since += k
+        if since >= FLUSH or t == 0:
             d_sums[:, start:stop] += sums
-            sums[:] = 0
-    d_y[start:stop] = y_bar
-    d_z[start:stop] = z_bar
+            sums[:], since = 0, 0
+    d_y[start:stop], d_z[start:stop] = states[1], states[2]
 
 
 def _drive(x: Tensor, input_map: InputMap | None, dtype: torch.dtype) -> tuple[Any, Any, Any, Any]:

@@ -54,12 +54,13 @@ class DrivenScan(torch.autograd.Function):
             d_end=d_end,
             input_map=(matrix, bias) if fused else None,
             wants_x=wants_x or (wants_matrix and not fused),
+            wants_bias=bias is not None,
         )
         d_matrix = found.weight_ih
         if wants_matrix and not fused and found.x is not None:
             d_matrix = found.x.flatten(0, 1).T @ x.to(y.dtype).reshape(-1, x.shape[2])
         d_x = (found.x @ matrix.to(y.dtype)).to(x.dtype) if wants_x and found.x is not None else None
-        return d_x, d_matrix, None if bias is None else found.bias, *found[1:3], None, *found[3:5], None
+        return d_x, d_matrix, found.bias, *found[1:3], None, *found[3:5], None
 
 
 def _is_fused(x: Tensor) -> bool:

@@ -1,0 +1,216 @@
+"""Oscillator steps and their adjoint for Numba kernels, tanh included: all that a step carries in registers.
+
+Some columns at a time run through a few steps. The loops are written in LLVM's own instructions, because one that is
+vectorised by itself reads every constant of tanh from memory again, and asks for no row before it needs it.
+"""
+
+from typing import Any, no_type_check
+
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from sostenuto.ops.panel_product.cpu import VECTOR_BYTES, VECTORS, side_by_side, spread, whole
+from sostenuto.ops.step_loop.cpu import carry, fetch
+from sostenuto.ops.tanh.cpu import tanh_of_vectors, tanh_with_slope_of_vectors
+
+STEPS = 4
+"""Steps that columns run through before the next columns do; measured best of 2, 3, 4 and 8 for both ways."""
+_OPTIONS: Any = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": False}
+"""Not what other kernels are compiled with: which products and sums are fused is said at each of them."""
+_FUSED = ("contract",)
+
+
+@no_type_check
+def _step_forth(builder, vector, size, alpha, weight, rows, states):
+    """Give y and z after a step; the rows are the drive and g."""
+    times, plus, minus = _arithmetic(builder)
+    (drive, g), (y, z) = rows, states
+    value = tanh_of_vectors(builder, plus(times(weight, y), drive), vector, size)
+    z = minus(z, times(g, plus(value, times(alpha, y))))
+    y = plus(y, times(g, z))
+    return y, (y, z)
+
+
+@no_type_check
+def _step_back(builder, vector, size, alpha, weight, rows, states):
+    """Give the drive's gradient, and what goes on to the step before.
+
+    The rows are x, y, ō and g. A fifth is the time span, and then the sum of the drive's gradient is among the states.
+    """
+    times, plus, minus = _arithmetic(builder)
+    (drive, y, arriving, g, *span), (z, y_bar, z_bar, w_sum, g_sum, *b_sum) = rows, states
+    value, slope = tanh_with_slope_of_vectors(builder, plus(times(weight, y), drive), vector, size)
+    force = plus(value, times(alpha, y))
+    y_b = plus(y_bar, arriving)
+    z_b = plus(z_bar, times(g, y_b))
+    pull = times(g, z_b)
+    x_b = [builder.fneg(part) for part in times(pull, slope)]
+    g_b = minus(times(y_b, z), times(z_b, force))
+    g_b = times(*span, g_b) if span else g_b
+    y_bar = minus(plus(y_b, times(weight, x_b)), times(alpha, pull))
+    z = plus(z, times(g, force))
+    return x_b, (z, y_bar, z_b, plus(w_sum, times(x_b, y)), plus(g_sum, g_b), *(plus(total, x_b) for total in b_sum))
+
+
+@no_type_check
+def _arithmetic(builder):
+    """Give what multiplies, adds and subtracts lists of vectors; a product and a sum become one instruction."""
+
+    def each(write):
+        return lambda ones, others: [write(*pair, flags=_FUSED) for pair in zip(ones, others, strict=True)]
+
+    return each(builder.fmul), each(builder.fadd), each(builder.fsub)
+
+
+@no_type_check
+def _walk(vectors, vector_bytes, write_step, ahead, lengths, steps=None):
+    """Make the walk of so many vectors; of one number, where a vector has no bytes.
+
+    ``lengths`` says how many rows there are, the one that is written last, how many of them come from afar, and how
+    many states. Those from afar are asked for ``ahead`` steps before they are read; where it is negative, the last step
+    is walked first. Where the number of ``steps`` is known, the loop over them is unrolled.
+    """
+    count_of_rows, count_of_far, count_of_states = lengths
+
+    @intrinsic
+    def walk(typing_context, alpha, count, rows, paces, weight, carried):  # noqa: ARG001
+        size = 4 if alpha == types.float32 else 8
+        number, lanes = ir.FloatType() if size == 4 else ir.DoubleType(), vector_bytes // size or 1
+        vector = ir.VectorType(number, lanes)
+
+        def generate(context, builder, signature, arguments):  # noqa: ARG001
+            alpha, count, rows, paces, weight, carried = arguments
+            count = count if steps is None else whole(steps)
+            rows, paces, carried = (cgutils.unpack_tuple(builder, values) for values in (rows, paces, carried))
+            alpha = [spread(builder, alpha, vector, lanes)] * vectors
+            read, write = side_by_side(builder, vector, size, vectors)
+            weight = read(weight)
+
+            def step(index, states):
+                if ahead < 0:
+                    index = builder.sub(builder.sub(count, whole(1)), index)
+                *given, target = (
+                    builder.add(row, builder.mul(index, pace)) for row, pace in zip(rows, paces, strict=True)
+                )
+                for address, pace in zip(given[:count_of_far], paces, strict=False):
+                    far = builder.add(address, builder.mul(pace, whole(ahead)))
+                    fetch(builder, [builder.add(far, whole(size * lanes * v)) for v in range(vectors)], 2)
+                given = [read(address) for address in given]
+                written, states = write_step(builder, vector, size, alpha, weight, given, states)
+                write(written, target)
+                return states
+
+            states = carry(builder, vector, count, [read(address) for address in carried], step)
+            for values, address in zip(states, carried, strict=True):
+                write(values, address)
+            return context.get_dummy_value()
+
+        words = [types.UniTuple(types.intp, length) for length in (count_of_rows, count_of_rows, count_of_states)]
+        return types.void(alpha, types.intp, words[0], words[1], types.intp, words[2]), generate
+
+    return walk
+
+
+@no_type_check
+@intrinsic
+def _from(typing_context, addresses, at):  # noqa: ARG001
+    """Go so many bytes on from all of the addresses."""
+
+    def generate(context, builder, signature, arguments):
+        found = [builder.add(address, arguments[1]) for address in cgutils.unpack_tuple(builder, arguments[0])]
+        return context.make_tuple(builder, signature.return_type, found)
+
+    return addresses(addresses, types.intp), generate
+
+
+_FORTH = _step_forth, STEPS, (3, 1, 2)
+_forth_many, _forth_one, _forth_single = (
+    _walk(VECTORS, VECTOR_BYTES, *_FORTH),
+    _walk(1, VECTOR_BYTES, *_FORTH),
+    _walk(1, 0, *_FORTH),
+)
+_PLAIN, _FULL = (_step_back, -STEPS, (5, 3, 5)), (_step_back, -STEPS, (6, 3, 6))
+_plain_all, _plain_one, _plain_single = (
+    _walk(1, VECTOR_BYTES, *_PLAIN, STEPS),
+    _walk(1, VECTOR_BYTES, *_PLAIN),
+    _walk(1, 0, *_PLAIN),
+)
+_full_one, _full_single = _walk(1, VECTOR_BYTES, *_FULL), _walk(1, 0, *_FULL)
+
+
+@no_type_check
+@njit(**_OPTIONS)
+def walk_forth(alpha, x, g, moves, weight, y, z, out):
+    """Step y and z through the steps of ``out``: z ← z − g(tanh(w y + x) + αy), y ← y + g z.
+
+    ``x``, ``g`` and ``out`` have a row for each step, and columns side by side; where nothing ``moves``, 0, all steps
+    share the first row of ``g``.
+    """
+    size, (count, columns) = out.itemsize, out.shape
+    rows, paces = (x.ctypes.data, g.ctypes.data, out.ctypes.data), (x.strides[0], g.strides[0] * moves, out.strides[0])
+    w, held = weight.ctypes.data, (y.ctypes.data, z.ctypes.data)
+    many, one, end = VECTORS * VECTOR_BYTES, VECTOR_BYTES, columns * size
+    at = 0
+    while end - at >= many:  # loops of their own: one for all would not keep the constants of each in registers
+        _forth_many(alpha, count, _from(rows, at), paces, w + at, _from(held, at))
+        at += many
+    while end - at >= one:
+        _forth_one(alpha, count, _from(rows, at), paces, w + at, _from(held, at))
+        at += one
+    while at < end:
+        _forth_single(alpha, count, _from(rows, at), paces, w + at, _from(held, at))
+        at += size
+
+
+@no_type_check
+@njit(**_OPTIONS)
+def walk_back(alpha, x, before, arriving, moves, g, weight, states, sums, x_bar):
+    """Step back through the steps of ``x_bar``, which takes the gradient of x, as the README of the scan derives it.
+
+    All rows as in `walk_forth`: ``before`` is y before each step, ``arriving`` the gradient at y after it, whose first
+    row is that of all steps where nothing ``moves``. ``states`` has the rows z, ȳ and z̄, and ``sums`` those of the
+    gradients of w and g, the same for all steps.
+    """
+    size, (count, columns) = x_bar.itemsize, x_bar.shape
+    rows = x.ctypes.data, before.ctypes.data, arriving.ctypes.data, g.ctypes.data, x_bar.ctypes.data
+    paces = x.strides[0], before.strides[0], arriving.strides[0] * moves, 0, x_bar.strides[0]
+    w, state, total, next_state, next_total = (weight.ctypes.data, states.ctypes.data, sums.ctypes.data,
+                                               states.strides[0], sums.strides[0])  # fmt: skip
+    held = state, state + next_state, state + 2 * next_state, total, total + next_total
+    end, at = columns * size, 0
+    while count == STEPS and end - at >= VECTOR_BYTES:
+        _plain_all(alpha, count, _from(rows, at), paces, w + at, _from(held, at))
+        at += VECTOR_BYTES
+    while end - at >= VECTOR_BYTES:
+        _plain_one(alpha, count, _from(rows, at), paces, w + at, _from(held, at))
+        at += VECTOR_BYTES
+    while at < end:
+        _plain_single(alpha, count, _from(rows, at), paces, w + at, _from(held, at))
+        at += size
+
+
+@no_type_check
+@njit(**_OPTIONS)
+def walk_back_in_full(alpha, x, before, arriving, moves, g, span, spans_move, weight, states, sums, x_bar):
+    """Do as `walk_back` where g and the time span have a row for each step, if ``spans_move``.
+
+    The third row of ``sums`` takes the sum of the gradient of x.
+    """
+    size, (count, columns) = x_bar.itemsize, x_bar.shape
+    rows = (x.ctypes.data, before.ctypes.data, arriving.ctypes.data, g.ctypes.data, span.ctypes.data,
+            x_bar.ctypes.data)  # fmt: skip
+    paces = (x.strides[0], before.strides[0], arriving.strides[0] * moves, g.strides[0] * spans_move,
+             span.strides[0] * spans_move, x_bar.strides[0])  # fmt: skip
+    w, state, total, next_state, next_total = (weight.ctypes.data, states.ctypes.data, sums.ctypes.data,
+                                               states.strides[0], sums.strides[0])  # fmt: skip
+    held = (state, state + next_state, state + 2 * next_state, total, total + next_total,
+            total + 2 * next_total)  # fmt: skip
+    end, at = columns * size, 0
+    while end - at >= VECTOR_BYTES:
+        _full_one(alpha, count, _from(rows, at), paces, w + at, _from(held, at))
+        at += VECTOR_BYTES
+    while at < end:
+        _full_single(alpha, count, _from(rows, at), paces, w + at, _from(held, at))
+        at += size
