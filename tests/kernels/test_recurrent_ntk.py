@@ -150,7 +150,7 @@ def test_gradients_agree_with_forward_mode(options):
 @pytest.mark.parametrize("options", [{}, {"activation": "erf"}], ids=["relu", "erf"])
 def test_gradients_of_long_sequences_that_grow(options):
     """By σ_w the units of a rectifier grow as σ_w^T: a step of 1e-3 would miss 1e-4 of the derivative."""
-    x = sample(120, 120, channels=1)
+    x = sample(60, 60, channels=1)
     kernel = RecurrentNTK(sigma_w=1.5, sigma_b=0.2, **options)
     exact = forward_mode(kernel, x)
     np.testing.assert_allclose(kernel(x, eval_gradient=True)[1], exact, rtol=1e-8, atol=1e-9 * np.abs(exact).max())
