@@ -1,5 +1,7 @@
 """The page of an experiment, and the marks its figures are drawn with."""
 
+import re
+
 import pytest
 
 from sostenuto.report.experiment import OUTCOMES, Drawing, ours, render, theirs
@@ -51,6 +53,15 @@ def test_figures_tables_and_remarks_are_on_the_page():
         "More",
     ):
         assert text in page
+
+
+def test_columns_of_numbers_are_set_as_numbers():
+    rows = (("one", "98.56", "0.1 ± 0.02", "step=0.1"), ("two", "–", "1e-05", "3"))
+    table = ExperimentTable("Trainings", ("model", "test", "error", "chosen"), rows)
+    page = render(make_result(tables=(table,)), [])
+    headings = re.findall(r'<th scope="col"( class="number")?>(model|test|error|chosen)</th>', page)
+    assert [name for numeric, name in headings if numeric] == ["test", "error"]
+    assert len(headings) == 4
 
 
 def test_a_law_ends_with_one_full_stop():

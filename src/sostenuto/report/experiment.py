@@ -1,5 +1,6 @@
 """The page of an experiment: its numbers beside the paper's with a verdict each, figures, how it was measured."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -38,6 +39,7 @@ OUTCOMES: dict[str, Outcome] = {
     "measured": "unknown",
     "not measured": "unknown",
 }
+_NUMBER = re.compile(r"[-+−]?[\d.,]*\d(e[-+]?\d+)?( ± [\d.]+)?( %)?")
 _SENTENCES = {
     "reproduced": "The paper's numbers came out again.",
     "better": "The paper's numbers came out again or were bettered.",
@@ -131,8 +133,17 @@ def _number_section(result: ExperimentResult) -> Section:
     parts: list[Part] = [Prose(result.what), *verdicts, Table("Here and in the paper", columns, rows)]
     for table in result.tables:
         cells = tuple(tuple(Cell(text) for text in row) for row in table.rows)
-        parts.append(Table(table.caption, tuple(Column(name) for name in table.columns), cells))
+        columns = tuple(
+            Column(name, numeric=_are_numbers([row[index] for row in table.rows]))
+            for index, name in enumerate(table.columns)
+        )
+        parts.append(Table(table.caption, columns, cells))
     return Section("Numbers", "numbers", tuple(parts))
+
+
+def _are_numbers(values: Sequence[str]) -> bool:
+    """Whether a column has numbers alone (or dashes for want of one), which are set to the right and never broken."""
+    return bool(values) and all(_NUMBER.fullmatch(value) or value == "–" for value in values)
 
 
 def _ended(text: str) -> str:
