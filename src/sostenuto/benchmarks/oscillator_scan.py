@@ -98,13 +98,18 @@ def _torchrecurrent(hidden: int) -> torch.nn.Module:
 
 
 def _interleaved(jobs: dict[str, Callable[[], Any]], device: str) -> dict[str, float]:
-    """Time all jobs in turn, so that a noisy machine disturbs all alike; each once beforehand to warm up."""
+    """Time all jobs in turn, so that a noisy machine disturbs all alike; each is called once more just before.
+
+    What the job before left to tidy up is not the next one's time: after torchrecurrent's the system took 50 ms to take
+    memory back, during whatever came next.
+    """
     times: dict[str, list[float]] = {name: [] for name in jobs}
-    for attempt in range(ROUNDS + 2):
+    for attempt in range(ROUNDS + 1):
         for name, job in jobs.items():
+            job()
             began = _clock(device)
             job()
-            if attempt >= 2:
+            if attempt >= 1:
                 times[name].append(1e3 * (_clock(device) - began))
     return {name: statistics.median(values) for name, values in times.items()}
 
