@@ -135,6 +135,18 @@ class RecurrenceLaws:
     def known(self, T, seed, timespans, backend, *, drawn=torch.float64, computed=torch.float64):
         return by_reference(type(self), T, seed, timespans, backend == "gpu", drawn, computed)
 
+    def error_of_rounded_inputs(self, single, truth):
+        """Give the largest error of the float64 reference over four draws of inputs within a float32 rounding."""
+        torch.manual_seed(0)
+        spread, errors = torch.finfo(torch.float32).eps, []
+        for _ in range(4):
+            moved = {
+                name: tensor.double() * (1 + spread * (2 * torch.rand_like(tensor, dtype=torch.float64) - 1))
+                for name, tensor in single.items()
+            }
+            errors.append(largest_error(differentiate(self.on("reference"), moved), truth))
+        return max(errors)
+
     def on(self, backend):
         return lambda tensors: self.run(tensors, backend)
 
@@ -157,7 +169,11 @@ class RecurrenceLaws:
 
     @pytest.mark.parametrize("T", TIMES)
     def test_float32_is_as_near_the_truth_as_the_reference(self, backend, T, timespans):
-        """Hold the largest error to 1e-5 or, where rounding grows beyond that, to twice the float32 reference's."""
+        """Hold the largest error to 1e-5 or, where rounding grows beyond that, to twice the float32 reference's.
+
+        A gradient that is one number can be small by chance, and the reference near it by chance: then to twice what
+        inputs off by a rounding do to the truth.
+        """
         for seed in (T, T + 1):
             single = self.make(T, seed=seed, timespans=timespans, dtype=torch.float32, backend=backend)
             truth, rough = (
@@ -166,7 +182,8 @@ class RecurrenceLaws:
             )
             got = differentiate(self.on(backend), single)
             assert all(value.dtype == torch.float32 for value in values_of(got))
-            assert largest_error(got, truth) <= max(FLOAT32, 2 * largest_error(rough, truth))
+            error, limit = largest_error(got, truth), max(FLOAT32, 2 * largest_error(rough, truth))
+            assert error <= limit or error <= 2 * self.error_of_rounded_inputs(single, truth)
 
     def test_gradients_from_each_result_alone(self, backend):
         tensors = self.make(63, backend=backend)
