@@ -18,8 +18,9 @@ from torch import Tensor
 
 from sostenuto.ops.buffers import new
 from sostenuto.ops.columns.cpu import FLUSH, OPTIONS, block_of, flat, room, rows
+from sostenuto.ops.fork.cpu import fork
 from sostenuto.ops.oscillator_walk.cpu import STEPS, walk_back, walk_back_in_full, walk_forth
-from sostenuto.ops.threads import run_blocks
+from sostenuto.ops.threads import run_kernel
 
 InputMap = tuple[Float[Tensor, "H F"], Float[Tensor, " H"] | None]
 
@@ -58,12 +59,8 @@ def forward(
     last = z.detach().clone(memory_format=torch.contiguous_format)
     drive = _drive(x, input_map, dtype)
     arrays = (*columns_of(B, weight, step, dtype), flat(y, dtype), last.view(-1).numpy(), spans_of(timespans, dtype))
-    written, alpha = outputs.view(T, B * H).numpy(), _scalar(stiffness, dtype)
-
-    def kernel(start: int, stop: int) -> None:
-        _forward(*drive, *arrays, alpha, H, written, start, stop)
-
-    run_blocks(kernel, B * H, block_of(B * H, dtype))
+    arguments = (*drive, *arrays, _scalar(stiffness, dtype), H, outputs.view(T, B * H).numpy())
+    run_kernel(_forward, _forward_blocks, arguments, B * H, block_of(B * H, dtype))
     return outputs, last
 
 
@@ -104,12 +101,8 @@ def backward(
         d_z.view(-1).numpy(),
         sums,
     )
-    alpha = _scalar(stiffness, dtype)
-
-    def kernel(start: int, stop: int) -> None:
-        _backward(*read, *states, alpha, H, wants_bias, *written, start, stop)
-
-    run_blocks(kernel, B * H, block_of(B * H, dtype))
+    arguments = (*read, *states, _scalar(stiffness, dtype), H, wants_bias, *written)
+    run_kernel(_backward, _backward_blocks, arguments, B * H, block_of(B * H, dtype))
     totals = torch.from_numpy(sums).view(-1, B, H).sum(1).to(dtype)
     w_bar, g_bar, b_bar = totals[:3]
     v_bar = totals.new_empty(H, fan_in).copy_(totals[3:].T)  # laid out as the weight is, for one channel too
@@ -180,6 +173,14 @@ def _forward(x, u, matrix, bias, weight, step, y, z, spans, alpha, H, out, start
 
 @no_type_check
 @njit(**OPTIONS)
+def _forward_blocks(
+    entry, threads, count, block, x, u, matrix, bias, weight, step, y, z, spans, alpha, H, out
+):  # fmt: skip
+    fork(_forward, entry, threads, count, block, (x, u, matrix, bias, weight, step, y, z, spans, alpha, H, out))
+
+
+@no_type_check
+@njit(**OPTIONS)
 def _backward(
     x, u, matrix, bias, outputs, d_outputs, moves, weight, step, y, last, spans, alpha, H, wants_bias,
     d_x, d_y, d_z, d_sums, start, stop,
@@ -224,6 +225,16 @@ def _backward(
     d_y[start:stop], d_z[start:stop] = states[1], states[2]
 
 
+@no_type_check
+@njit(**OPTIONS)
+def _backward_blocks(
+    entry, threads, count, block, x, u, matrix, bias, outputs, d_outputs, moves, weight, step, y, last, spans, alpha, H,
+    wants_bias, d_x, d_y, d_z, d_sums,
+):  # fmt: skip
+    fork(_backward, entry, threads, count, block, (x, u, matrix, bias, outputs, d_outputs, moves, weight, step, y, last,
+         spans, alpha, H, wants_bias, d_x, d_y, d_z, d_sums))  # fmt: skip
+
+
 def _drive(x: Tensor, input_map: InputMap | None, dtype: torch.dtype) -> tuple[Any, Any, Any, Any]:
     """Give the drive's rows, or the raw input, the matrix by channels and the bias; what is not there is None."""
     if input_map is None:
@@ -254,7 +265,8 @@ def _scalar(value: float, dtype: torch.dtype) -> Any:
 
 def columns_of(B: int, weight: Tensor, step: Tensor, dtype: torch.dtype) -> tuple[Any, Any]:
     """Repeat w and g for every batch row."""
-    return tuple(vector.detach().to(dtype).repeat(B).numpy() for vector in (weight, step))  # pyright: ignore[reportReturnType]
+    shape = (B, weight.shape[0])
+    return tuple(vector.detach().to(dtype).expand(shape).reshape(-1).numpy() for vector in (weight, step))  # pyright: ignore[reportReturnType]
 
 
 def spans_of(timespans: Tensor | None, dtype: torch.dtype) -> Any:
