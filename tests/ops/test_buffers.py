@@ -32,6 +32,16 @@ def test_is_a_tensor_like_any_other(dtype):
     assert make((3,)).shape == (3,)
 
 
+@pytest.mark.parametrize("place", [0, 64, 2047, 4095, 3 * 4096 + 130])
+def test_begins_at_the_place_asked_for(place):
+    values = buffers.new(SHAPE, torch.float32, place=place)
+    assert values.data_ptr() % 4096 == place // 64 * 64 % 4096
+    values.fill_(2)
+    assert values.sum() == 2.4e6
+    del values
+    assert buffers.new(SHAPE, torch.float32, place=0).data_ptr() % 4096 == 0
+
+
 def test_memory_comes_back_when_its_tensor_is_gone():
     first = make()
     place = first.data_ptr()

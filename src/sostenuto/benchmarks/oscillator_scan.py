@@ -16,7 +16,7 @@ from sostenuto.ops.oscillator_scan import oscillator_scan
 TITLE = "UnICORNN's scan and layer against torch's LSTM and a copy of the same bytes, forward plus backward"
 CPU_SHAPES = ((1000, 128, 128), (784, 32, 128))
 GPU_SHAPES = ((1000, 128, 128), (784, 32, 256), (17984, 8, 32), (1000, 512, 512))
-ROUNDS = 7
+ROUNDS, ROUND_SECONDS, MOST_CALLS = 7, 0.05, 10
 
 
 def run(progress: bool = True) -> dict[str, Any]:
@@ -98,20 +98,24 @@ def _torchrecurrent(hidden: int) -> torch.nn.Module:
 
 
 def _interleaved(jobs: dict[str, Callable[[], Any]], device: str) -> dict[str, float]:
-    """Time all jobs in turn, so that a noisy machine disturbs all alike; each is called once more just before.
+    """Time all jobs in turn, so that a noisy machine disturbs all alike; short ones several times in a round.
 
-    What the job before left to tidy up is not the next one's time: after torchrecurrent's the system took 50 ms to take
-    memory back, during whatever came next.
+    Each is called once more just before. What the job before left to tidy up is not the next one's time: after
+    torchrecurrent's the system took 50 ms to take memory back, during whatever came next.
     """
     times: dict[str, list[float]] = {name: [] for name in jobs}
     for attempt in range(ROUNDS + 1):
         for name, job in jobs.items():
-            job()
-            began = _clock(device)
-            job()
-            if attempt >= 1:
-                times[name].append(1e3 * (_clock(device) - began))
+            calls = min(max(int(ROUND_SECONDS / _seconds(job, device)), 1), MOST_CALLS)
+            spent = [1e3 * _seconds(job, device) for _ in range(calls)]
+            times[name] += spent if attempt >= 1 else []
     return {name: statistics.median(values) for name, values in times.items()}
+
+
+def _seconds(job: Callable[[], Any], device: str) -> float:
+    began = _clock(device)
+    job()
+    return _clock(device) - began
 
 
 def _clock(device: str) -> float:

@@ -22,14 +22,16 @@ LARGE_BYTES = 1 << 22
 KEPT_BYTES = 1 << 28
 """Memory that waits at most; what would exceed it goes back to the system. 0 keeps nothing."""
 
-_HUGE_PAGE = 1 << 21
+_LINE, _PAGE, _HUGE_PAGE = 1 << 6, 1 << 12, 1 << 21
 _waiting: dict[int, list[np.ndarray]] = {}
 
 
-def new(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+def new(shape: tuple[int, ...], dtype: torch.dtype, *, place: int | None = None) -> Tensor:
     """Give a CPU tensor whose values are not set, like `torch.empty`.
 
     Its memory is taken up again only when its storage has died: every view, array and graph that could see it is gone.
+    With a ``place`` a large one begins at that place of a page, rounded down to whole cache lines: to read from a place of
+    one page just after writing to the same place of another makes the machine wait.
 
     >>> new((3, 4), torch.float64).shape
     torch.Size([3, 4])
@@ -37,8 +39,9 @@ def new(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     size = math.prod(shape) * dtype.itemsize
     if size < LEAST_BYTES:
         return torch.empty(shape, dtype=dtype)
-    owner = _take(_room(size))
-    lent = owner[:size]
+    owner = _take(_room(size if place is None else size + _PAGE))
+    first = 0 if place is None else (place // _LINE * _LINE - owner.ctypes.data) % _PAGE
+    lent = owner[first : first + size]
     weakref.finalize(lent, _give_back, owner).atexit = False
     values = torch.from_numpy(lent).view(dtype).view(shape)
     if torch.are_deterministic_algorithms_enabled():  # a law of the ops: what nobody wrote must show

@@ -15,7 +15,19 @@ FLUSH = 64
 OPTIONS: Any = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"contract"}}
 """How kernels are compiled: no interpreter, no checks, products and sums fused, kept on disk."""
 PAGE, STAGGER = 4096, 320
-"""Bytes after which the sets of the first cache come again, and those between the first sets of two arrays."""
+"""Bytes after which the sets of the first cache come again, and those between the first sets of two rooms."""
+
+
+def array(values: Float[Tensor, "..."], dtype: torch.dtype) -> Any:
+    """Give a tensor's numbers as an array, in the tensor's own memory where they are contiguous and of this kind.
+
+    >>> array(torch.ones(2, requires_grad=True), torch.float64).tolist()
+    [1.0, 1.0]
+    """
+    values = values.detach()
+    if values.dtype != dtype or not values.is_contiguous():  # asked first: torch's operators take longer to do nothing
+        values = values.to(dtype).contiguous()
+    return values.numpy()
 
 
 def rows(values: Float[Tensor, "T ..."], dtype: torch.dtype) -> Any:
@@ -24,7 +36,7 @@ def rows(values: Float[Tensor, "T ..."], dtype: torch.dtype) -> Any:
     >>> rows(torch.zeros(5, 2, 3), torch.float64).shape
     (5, 6)
     """
-    return values.detach().to(dtype).reshape(values.shape[0], -1).contiguous().numpy()
+    return array(values, dtype).reshape(len(values), -1)
 
 
 def flat(values: Float[Tensor, "..."], dtype: torch.dtype) -> Any:
@@ -33,7 +45,7 @@ def flat(values: Float[Tensor, "..."], dtype: torch.dtype) -> Any:
     >>> flat(torch.zeros(2, 3), torch.float64).shape
     (6,)
     """
-    return values.detach().to(dtype).contiguous().view(-1).numpy()
+    return array(values, dtype).reshape(-1)
 
 
 def block_of(count: int, dtype: torch.dtype) -> int:
@@ -49,16 +61,24 @@ def block_of(count: int, dtype: torch.dtype) -> int:
 
 @no_type_check
 @njit(**OPTIONS)
-def room(like, rows, columns, place):
-    """Give an array whose values are not set, from the start of a vector on.
+def room_at(address, like, rows, columns):
+    """Give an array whose values are not set, which begins at the same place of a page as the address does.
 
-    Numbers 4096 bytes apart share a set of the first cache. Arrays of different ``place`` begin at different sets, or
-    what a step reads would by chance fall into the same ones, and take twice as long for the life of a process.
+    Numbers 4096 bytes apart share a set of the first cache, and to read one just after the other was written makes the
+    machine wait. Arrays that a step reads and writes therefore begin at places apart, or by chance they would take
+    twice as long for the life of a process.
     """
     size = like.itemsize
     memory = np.empty(rows * columns + PAGE // size, like.dtype)
-    first = (place * STAGGER - memory.ctypes.data) % PAGE // size
+    first = (address - memory.ctypes.data) % PAGE // size
     return memory[first : first + rows * columns].reshape(rows, columns)
+
+
+@no_type_check
+@njit(**OPTIONS)
+def room(like, rows, columns, place):
+    """Give an array whose values are not set, at one of many places of a page that are apart from each other."""
+    return room_at(place * STAGGER, like, rows, columns)
 
 
 @no_type_check

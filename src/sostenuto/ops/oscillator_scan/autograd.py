@@ -5,6 +5,7 @@ backward pass that is itself recorded (``create_graph=True``) is written as the 
 """
 
 import importlib
+from functools import cache
 from typing import Any
 
 import torch
@@ -12,6 +13,8 @@ from torch import Tensor
 
 from sostenuto.ops.oscillator_scan.marks import new_marks
 from sostenuto.ops.oscillator_scan.reference import oscillator_scan_reference
+
+_PLAIN = {Tensor, torch.nn.Parameter, type(None), float, int}
 
 
 @torch.library.custom_op("sostenuto::oscillator_scan", mutates_args=())
@@ -45,7 +48,12 @@ def oscillator_scan_backward_op(
 
 def kernels_of(state: Tensor) -> Any:
     """Import the kernels of the device only when they are used."""
-    return importlib.import_module(f"sostenuto.ops.oscillator_scan.{'gpu' if state.is_cuda else 'cpu'}")
+    return _kernels("gpu" if state.is_cuda else "cpu")
+
+
+@cache
+def _kernels(device: str) -> Any:
+    return importlib.import_module(f"sostenuto.ops.oscillator_scan.{device}")
 
 
 def _forward(marks: Tensor, *inputs: Any) -> tuple[Tensor, Tensor]:
@@ -86,7 +94,8 @@ def is_watched(inputs: tuple[Any, ...]) -> bool:
     """
     if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
         return True
-    return any(isinstance(value, Tensor) and type(value) not in (Tensor, torch.nn.Parameter) for value in inputs)
+    others = {type(value) for value in inputs} - _PLAIN
+    return any(issubclass(kind, Tensor) for kind in others)
 
 
 class _Scan(torch.autograd.Function):
@@ -98,6 +107,7 @@ class _Scan(torch.autograd.Function):
         marks = new_marks(inputs[0], inputs[4])
         output = _forward(marks, *inputs)
         _save(ctx, inputs, (*output, marks))
+        ctx.set_materialize_grads(inputs[4].is_cuda)  # the CPU kernels know what to do where nothing arrives
         return output
 
     @staticmethod
@@ -122,7 +132,9 @@ def _backward(ctx: Any, d_outputs: Tensor, d_last: Tensor, _: Tensor) -> tuple[T
     return _differentiated(ctx, d_outputs, d_last, oscillator_scan_backward_op)
 
 
-def _differentiated(ctx: Any, d_outputs: Tensor, d_last: Tensor, adjoint: Any) -> tuple[Tensor | None, ...]:
+def _differentiated(
+    ctx: Any, d_outputs: Tensor | None, d_last: Tensor | None, adjoint: Any
+) -> tuple[Tensor | None, ...]:
     x, weight, step, y, z, timespans, outputs, last, marks = ctx.saved_tensors
     if torch.is_grad_enabled():
         d_x, d_weight, d_step, d_y, d_z = _recorded(
@@ -130,22 +142,26 @@ def _differentiated(ctx: Any, d_outputs: Tensor, d_last: Tensor, adjoint: Any) -
         )
     else:
         d_x, d_weight, d_step, d_y, d_z = adjoint(
-            x, weight, step, ctx.stiffness, y, outputs, last, timespans, d_outputs.contiguous(), d_last, marks
+            x, weight, step, ctx.stiffness, y, outputs, last, timespans, d_outputs, d_last, marks
         )
         d_x = None if d_x is None else d_x.to(x.dtype)
     return d_x, d_weight, d_step, None, d_y, d_z, None
 
 
 def _recorded(
-    stiffness: float, tensors: tuple[Tensor, ...], timespans: Tensor | None, d_outputs: Tensor, d_last: Tensor
+    stiffness: float,
+    tensors: tuple[Tensor, ...],
+    timespans: Tensor | None,
+    d_outputs: Tensor | None,
+    d_last: Tensor | None,
 ) -> tuple[Tensor | None, ...]:
     """Differentiate the reference, keeping the graph, so that the gradient can be differentiated again."""
     x, weight, step, y, z = tensors
     outputs, _, last = oscillator_scan_reference(x, weight, step, stiffness, y, z, timespans=timespans)
     wanted = [tensor for tensor in tensors if tensor.requires_grad]
-    found = iter(
-        torch.autograd.grad((outputs, last), wanted, (d_outputs, d_last), create_graph=True, allow_unused=True)
-    )
+    used = [(result, gradient) for result, gradient in ((outputs, d_outputs), (last, d_last)) if gradient is not None]
+    roots, gradients = zip(*used, strict=True)
+    found = iter(torch.autograd.grad(roots, wanted, gradients, create_graph=True, allow_unused=True))
     return tuple(next(found) if tensor.requires_grad else None for tensor in tensors)
 
 

@@ -1,8 +1,11 @@
 """The oscillator scan on the CPU: Numba, one pass over memory forward and one backward.
 
 All batch rows and units are one long row of columns, cut into blocks that fit the cache; a block runs through all of
-time on one thread, a few steps at a time, its state in local arrays. Weights are repeated for every batch row, so the
-inner loop (`oscillator_walk`) runs over contiguous memory, whatever the shape.
+time on one thread, a few steps at a time, its state in local arrays. Weights are repeated for every batch row there, so
+the inner loop (`oscillator_walk`) runs over contiguous memory, whatever the shape.
+
+What a step writes begins at another place of a page than what it reads (`_PLACES`): half a page after the drive lie the
+outputs, a quarter from both the drive's gradient, and the local arrays between them.
 
 The drive comes as an array, or as the raw input with the map V, b that makes it: then it lives in a few rows of a
 block only, and the gradients of V and b are summed on the way back.
@@ -17,11 +20,13 @@ from numba import njit
 from torch import Tensor
 
 from sostenuto.ops.buffers import new
-from sostenuto.ops.columns.cpu import FLUSH, OPTIONS, block_of, flat, room, rows
+from sostenuto.ops.columns.cpu import FLUSH, OPTIONS, PAGE, array, block_of, flat, room_at, rows
 from sostenuto.ops.fork.cpu import fork
 from sostenuto.ops.oscillator_walk.cpu import STEPS, walk_back, walk_back_in_full, walk_forth
 from sostenuto.ops.threads import run_kernel
 
+_PLACES = tuple(PAGE // 4 * quarter + 320 * after for quarter in range(4) for after in (1, 2))
+"""Bytes from where the outputs begin to where the local arrays do, but for whole pages."""
 InputMap = tuple[Float[Tensor, "H F"], Float[Tensor, " H"] | None]
 
 
@@ -55,11 +60,10 @@ def forward(
     """
     T, B = x.shape[:2]
     H, dtype = y.shape[-1], y.dtype
-    outputs = new((T, B, H), dtype) if out is None else out
+    outputs = new((T, B, H), dtype, place=x.data_ptr() + PAGE // 2) if out is None else out
     last = z.detach().clone(memory_format=torch.contiguous_format)
-    drive = _drive(x, input_map, dtype)
-    arrays = (*columns_of(B, weight, step, dtype), flat(y, dtype), last.view(-1).numpy(), spans_of(timespans, dtype))
-    arguments = (*drive, *arrays, _scalar(stiffness, dtype), H, outputs.view(T, B * H).numpy())
+    arrays = (*_parameters(weight, step, timespans, stiffness, dtype), flat(y, dtype), flat(last, dtype))
+    arguments = (*_drive(x, input_map, dtype), *arrays, rows(outputs, dtype))
     run_kernel(_forward, _forward_blocks, arguments, B * H, block_of(B * H, dtype))
     return outputs, last
 
@@ -88,31 +92,34 @@ def backward(
     """
     T, B = x.shape[:2]
     H, dtype = y.shape[-1], y.dtype
-    d_x = new((T, B, H), dtype) if wants_x else None
+    d_x = new((T, B, H), dtype, place=_apart(outputs, d_outputs)) if wants_x else None
     d_y, d_z = (_start(gradient, y) for gradient in (d_end, d_last))
-    drive = _drive(x, input_map, dtype)
     fan_in = 0 if input_map is None else x.shape[2]
-    sums = np.zeros((3 + fan_in, B * H))
-    read = (*drive, rows(outputs, dtype), *_arriving(d_outputs, B * H, dtype), *columns_of(B, weight, step, dtype))
-    states = (flat(y, dtype), flat(last, dtype), spans_of(timespans, dtype))
-    written = (
-        None if d_x is None else d_x.view(T, B * H).numpy(),
-        d_y.view(-1).numpy(),
-        d_z.view(-1).numpy(),
-        sums,
-    )
-    arguments = (*read, *states, _scalar(stiffness, dtype), H, wants_bias, *written)
-    run_kernel(_backward, _backward_blocks, arguments, B * H, block_of(B * H, dtype))
-    totals = torch.from_numpy(sums).view(-1, B, H).sum(1).to(dtype)
-    w_bar, g_bar, b_bar = totals[:3]
-    v_bar = totals.new_empty(H, fan_in).copy_(totals[3:].T)  # laid out as the weight is, for one channel too
+    sums, totals, v_bar = np.zeros((3 + fan_in, B * H)), y.new_empty(3, H), y.new_empty(H, fan_in)
+    read = (*_drive(x, input_map, dtype), *_parameters(weight, step, timespans, stiffness, dtype))
+    states = (rows(outputs, dtype), *_arriving(d_outputs, B * H, dtype), flat(y, dtype), flat(last, dtype), wants_bias)
+    written = (None if d_x is None else rows(d_x, dtype), flat(d_y, dtype), flat(d_z, dtype), sums)
+    run_kernel(_backward, _backward_blocks, (*read, *states, *written), B * H, block_of(B * H, dtype))
+    _add_up(sums, totals.numpy(), v_bar.numpy())
+    w_bar, g_bar, b_bar = totals
     return Gradients(d_x, w_bar, g_bar, d_y, d_z, b_bar if wants_bias else None, v_bar)
 
 
 @no_type_check
 @njit(**OPTIONS)
-def _project(u, matrix, bias, H, start, stop, x):
+def _repeat(vector, start, stop, row):
+    """Write the numbers of each unit for the columns of a block."""
+    H = vector.shape[0]
+    for i in range(start // H, (stop - 1) // H + 1):
+        low, high = max(i * H, start), min(i * H + H, stop)
+        row[low - start : high - start] = vector[low - i * H : high - i * H]
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _project(u, matrix, bias, start, stop, x):
     """Write V u + b for some steps and the columns of a block; a batch row at a time, so that nothing is divided."""
+    H = bias.shape[0]
     for t in range(u.shape[0]):
         for row in range(start // H, (stop - 1) // H + 1):
             low, high = max(row * H, start), min(row * H + H, stop)
@@ -140,58 +147,75 @@ def _collect(u, x_bar, H, start, stop, sums):
 
 @no_type_check
 @njit(**OPTIONS)
-def _pace(spans, step, H, start, stop, span, g):
+def _pace(spans, step, start, stop, span, g):
     """Write the time span of each column of a block, and its steps; both may go into one array, the steps then."""
+    H = step.shape[0]
     for t in range(spans.shape[0]):
         for row in range(start // H, (stop - 1) // H + 1):
             low, high = max(row * H, start), min(row * H + H, stop)
             span[t, low - start : high - start] = spans[t, row]
             for i in range(high - low):
-                g[t, low - start + i] = step[low + i] * spans[t, row]
+                g[t, low - start + i] = step[low - row * H + i] * spans[t, row]
 
 
 @no_type_check
 @njit(**OPTIONS)
-def _forward(x, u, matrix, bias, weight, step, y, z, spans, alpha, H, out, start, stop):
+def _add_up(sums, totals, by_channel):
+    """Add the sums of all batch rows; those of the matrix are laid out as it is."""
+    H = totals.shape[1]
+    for kind in range(sums.shape[0]):
+        total = np.zeros(H)
+        for first in range(0, sums.shape[1], H):
+            total += sums[kind, first : first + H]
+        if kind < 3:
+            totals[kind] = total
+        else:
+            by_channel[:, kind - 3] = total
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _forward(x, u, matrix, bias, weight, step, spans, alpha, y, z, out, start, stop):
     """Run a block through all of time, a few steps at a time; z is written over."""
-    T, n, K = out.shape[0], stop - start, STEPS
-    first = 0 * start  # if the places were known when compiling, room would be compiled for each of them
-    w, g, y_now = room(out, 1, n, first), room(out, K, n, first + 1), room(out, 1, n, first + 2)
-    drive = room(out, K, n, first + 3)
-    w[0], g[0], y_now[0] = weight[start:stop], step[start:stop], y[start:stop]
+    T, n, K, here = out.shape[0], stop - start, STEPS, out.ctypes.data
+    w, g = room_at(here + _PLACES[0], out, 1, n), room_at(here + _PLACES[1], out, K, n)
+    states, drive = room_at(here + _PLACES[2], out, 2, n), room_at(here + _PLACES[3], out, K, n)
+    _repeat(weight, start, stop, w[0])
+    _repeat(step, start, stop, g[0])
+    states[0], states[1] = y[start:stop], z[start:stop]
     for t in range(0, T, K):
         k = min(K, T - t)
         if spans is not None:
-            _pace(spans[t : t + k], step, H, start, stop, g, g)
+            _pace(spans[t : t + k], step, start, stop, g, g)
         x_t = drive[:k, :n]
         if u is not None:
-            _project(u[t : t + k], matrix, bias, H, start, stop, drive)
+            _project(u[t : t + k], matrix, bias, start, stop, drive)
         if x is not None:
             x_t = x[t : t + k, start:stop]
-        walk_forth(alpha, x_t, g, spans is not None, w[0], y_now[0], z[start:stop], out[t : t + k, start:stop])
+        walk_forth(alpha, x_t, g, spans is not None, w[0], states, out[t : t + k, start:stop])
+    z[start:stop] = states[1]
 
 
 @no_type_check
 @njit(**OPTIONS)
-def _forward_blocks(
-    entry, threads, count, block, x, u, matrix, bias, weight, step, y, z, spans, alpha, H, out
-):  # fmt: skip
-    fork(_forward, entry, threads, count, block, (x, u, matrix, bias, weight, step, y, z, spans, alpha, H, out))
+def _forward_blocks(entry, threads, count, block, x, u, matrix, bias, weight, step, spans, alpha, y, z, out):
+    fork(_forward, entry, threads, count, block, (x, u, matrix, bias, weight, step, spans, alpha, y, z, out))
 
 
 @no_type_check
 @njit(**OPTIONS)
 def _backward(
-    x, u, matrix, bias, outputs, d_outputs, moves, weight, step, y, last, spans, alpha, H, wants_bias,
+    x, u, matrix, bias, weight, step, spans, alpha, outputs, d_outputs, moves, y, last, wants_bias,
     d_x, d_y, d_z, d_sums, start, stop,
 ):  # fmt: skip
     """Run a block back through all of time, a few steps at a time, the first step by itself."""
-    n, K = stop - start, STEPS
-    first = 0 * start  # as above
-    w, g, span = room(outputs, 1, n, first), room(outputs, K, n, first + 1), room(outputs, K, n, first + 2)
-    drive, x_bar = room(outputs, K, n, first + 3), room(outputs, K, n, first + 4)
-    states, sums = room(outputs, 3, n, first + 5), room(outputs, d_sums.shape[0], n, first + 6)
-    w[0], g[0] = weight[start:stop], step[start:stop]
+    n, K, here = stop - start, STEPS, outputs.ctypes.data
+    w, g = room_at(here + _PLACES[0], outputs, 1, n), room_at(here + _PLACES[1], outputs, K, n)
+    states, sums = room_at(here + _PLACES[2], outputs, 3, n), room_at(here + _PLACES[3], outputs, d_sums.shape[0], n)
+    drive, x_bar = room_at(here + _PLACES[4], outputs, K, n), room_at(here + _PLACES[5], outputs, K, n)
+    span = room_at(here + _PLACES[6], outputs, K, n)
+    _repeat(weight, start, stop, w[0])
+    _repeat(step, start, stop, g[0])
     span[:], sums[:] = 1, 0
     states[0], states[1], states[2] = last[start:stop], d_y[start:stop], d_z[start:stop]
     t, since = outputs.shape[0], 0
@@ -200,10 +224,10 @@ def _backward(
         t -= k
         before = outputs[t - 1 : t - 1 + k, start:stop] if t > 0 else y.reshape(1, -1)[:, start:stop]
         if spans is not None:
-            _pace(spans[t : t + k], step, H, start, stop, span, g)
+            _pace(spans[t : t + k], step, start, stop, span, g)
         x_t = drive[:k, :n]
         if u is not None:
-            _project(u[t : t + k], matrix, bias, H, start, stop, drive)
+            _project(u[t : t + k], matrix, bias, start, stop, drive)
         if x is not None:
             x_t = x[t : t + k, start:stop]
         x_bar_t = x_bar[:k, :n]
@@ -217,7 +241,7 @@ def _backward(
                 alpha, x_t, before, out_bar, moves, g, span, spans is not None, w[0], states, sums, x_bar_t
             )
         if u is not None:
-            _collect(u[t : t + k], x_bar_t, H, start, stop, sums)
+            _collect(u[t : t + k], x_bar_t, weight.shape[0], start, stop, sums)
         since += k
         if since >= FLUSH or t == 0:
             d_sums[:, start:stop] += sums
@@ -228,11 +252,11 @@ def _backward(
 @no_type_check
 @njit(**OPTIONS)
 def _backward_blocks(
-    entry, threads, count, block, x, u, matrix, bias, outputs, d_outputs, moves, weight, step, y, last, spans, alpha, H,
+    entry, threads, count, block, x, u, matrix, bias, weight, step, spans, alpha, outputs, d_outputs, moves, y, last,
     wants_bias, d_x, d_y, d_z, d_sums,
 ):  # fmt: skip
-    fork(_backward, entry, threads, count, block, (x, u, matrix, bias, outputs, d_outputs, moves, weight, step, y, last,
-         spans, alpha, H, wants_bias, d_x, d_y, d_z, d_sums))  # fmt: skip
+    fork(_backward, entry, threads, count, block, (x, u, matrix, bias, weight, step, spans, alpha, outputs, d_outputs,
+         moves, y, last, wants_bias, d_x, d_y, d_z, d_sums))  # fmt: skip
 
 
 def _drive(x: Tensor, input_map: InputMap | None, dtype: torch.dtype) -> tuple[Any, Any, Any, Any]:
@@ -240,9 +264,24 @@ def _drive(x: Tensor, input_map: InputMap | None, dtype: torch.dtype) -> tuple[A
     if input_map is None:
         return rows(x, dtype), None, None, None
     matrix, bias = input_map
-    channels = matrix.detach().to(dtype).T.contiguous()
-    offset = channels.new_zeros(channels.shape[1]) if bias is None else bias.detach().to(dtype).contiguous()
-    return None, x.detach().to(dtype).contiguous().numpy(), channels.numpy(), offset.numpy()
+    offset = torch.zeros(len(matrix), dtype=dtype) if bias is None else bias
+    return None, array(x, dtype), array(matrix.T, dtype), array(offset, dtype)
+
+
+def _parameters(
+    weight: Tensor, step: Tensor, timespans: Tensor | None, stiffness: float, dtype: torch.dtype
+) -> tuple[Any, Any, Any, Any]:
+    """Give w, g, the time spans, if there are any, and α."""
+    w, g = array(weight, dtype), array(step, dtype)
+    return w, g, None if timespans is None else array(timespans, dtype), w.dtype.type(stiffness)
+
+
+def _apart(outputs: Tensor, d_outputs: Tensor | None) -> int:
+    """Give the place a quarter of a page from the outputs' that is further from the arriving gradient's."""
+    before, after = (outputs.data_ptr() + PAGE // 4 * sign for sign in (-1, 1))
+    if d_outputs is None:
+        return after
+    return max((after, before), key=lambda place: abs((place - d_outputs.data_ptr() + PAGE // 2) % PAGE - PAGE // 2))
 
 
 def _arriving(d_outputs: Tensor | None, count: int, dtype: torch.dtype) -> tuple[Any, int]:
@@ -257,18 +296,3 @@ def _start(gradient: Tensor | None, like: Tensor) -> Tensor:
     if gradient is None:
         return torch.zeros(like.shape, dtype=like.dtype)
     return gradient.detach().to(like.dtype).clone(memory_format=torch.contiguous_format)
-
-
-def _scalar(value: float, dtype: torch.dtype) -> Any:
-    return torch.tensor(value, dtype=dtype).numpy()[()]
-
-
-def columns_of(B: int, weight: Tensor, step: Tensor, dtype: torch.dtype) -> tuple[Any, Any]:
-    """Repeat w and g for every batch row."""
-    shape = (B, weight.shape[0])
-    return tuple(vector.detach().to(dtype).expand(shape).reshape(-1).numpy() for vector in (weight, step))  # pyright: ignore[reportReturnType]
-
-
-def spans_of(timespans: Tensor | None, dtype: torch.dtype) -> Any:
-    """Give the time spans as an array, where there are any."""
-    return None if timespans is None else timespans.detach().to(dtype).contiguous().numpy()

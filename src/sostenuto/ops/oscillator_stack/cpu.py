@@ -8,8 +8,7 @@ from numba import njit
 from torch import Tensor
 
 from sostenuto.ops.buffers import new
-from sostenuto.ops.columns.cpu import OPTIONS, block_of, rows
-from sostenuto.ops.oscillator_scan.cpu import columns_of, spans_of
+from sostenuto.ops.columns.cpu import OPTIONS, array, block_of, rows
 from sostenuto.ops.oscillator_stack.reference import Inverted
 from sostenuto.ops.tanh.cpu import tanh
 from sostenuto.ops.threads import run_blocks
@@ -32,7 +31,8 @@ def inverse(
     zs = new((T, B, H), dtype) if velocities else None
     first, first_z = (part.detach().clone(memory_format=torch.contiguous_format) for part in (y, z))
     peaks = first.abs(), first_z.abs()
-    read = (rows(x, dtype), *columns_of(B, weight, step, dtype), spans_of(timespans, dtype))
+    repeated = (array(vector.detach().expand(B, H), dtype).reshape(-1) for vector in (weight, step))
+    read = (rows(x, dtype), *repeated, None if timespans is None else array(timespans, dtype))
     written = (ys.view(T, B * H).numpy(), None if zs is None else zs.view(T, B * H).numpy())
     states = tuple(part.view(-1).numpy() for part in (first, first_z, *peaks))
     alpha = ys.new_tensor(stiffness).numpy()[()]

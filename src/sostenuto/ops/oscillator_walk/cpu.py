@@ -4,6 +4,7 @@ Some columns at a time run through a few steps. The loops are written in LLVM's 
 vectorised by itself reads every constant of tanh from memory again, and asks for no row before it needs it.
 """
 
+from functools import partial
 from typing import Any, no_type_check
 
 from llvmlite import ir
@@ -27,7 +28,7 @@ def _step_forth(builder, vector, size, alpha, weight, rows, states):
     """Give y and z after a step; the rows are the drive and g."""
     times, plus, minus = _arithmetic(builder)
     (drive, g), (y, z) = rows, states
-    value = tanh_of_vectors(builder, plus(times(weight, y), drive), vector, size)
+    (value,) = tanh_of_vectors(builder, [plus(times(weight, y), drive)], vector, size)
     z = minus(z, times(g, plus(value, times(alpha, y))))
     y = plus(y, times(g, z))
     return y, (y, z)
@@ -41,27 +42,25 @@ def _step_back(builder, vector, size, alpha, weight, rows, states):
     """
     times, plus, minus = _arithmetic(builder)
     (drive, y, arriving, g, *span), (z, y_bar, z_bar, w_sum, g_sum, *b_sum) = rows, states
-    value, slope = tanh_with_slope_of_vectors(builder, plus(times(weight, y), drive), vector, size)
+    (value,), (slope,) = tanh_with_slope_of_vectors(builder, [plus(times(weight, y), drive)], vector, size)
     force = plus(value, times(alpha, y))
     y_b = plus(y_bar, arriving)
     z_b = plus(z_bar, times(g, y_b))
     pull = times(g, z_b)
-    x_b = [builder.fneg(part) for part in times(pull, slope)]
-    g_b = minus(times(y_b, z), times(z_b, force))
-    g_b = times(*span, g_b) if span else g_b
+    x_b = builder.fneg(times(pull, slope))
+    if span:
+        g_sum = plus(g_sum, times(*span, minus(times(y_b, z), times(z_b, force))))
+    else:
+        g_sum = minus(plus(g_sum, times(y_b, z)), times(z_b, force))
     y_bar = minus(plus(y_b, times(weight, x_b)), times(alpha, pull))
     z = plus(z, times(g, force))
-    return x_b, (z, y_bar, z_b, plus(w_sum, times(x_b, y)), plus(g_sum, g_b), *(plus(total, x_b) for total in b_sum))
+    return x_b, (z, y_bar, z_b, plus(w_sum, times(x_b, y)), g_sum, *(plus(total, x_b) for total in b_sum))
 
 
 @no_type_check
 def _arithmetic(builder):
-    """Give what multiplies, adds and subtracts lists of vectors; a product and a sum become one instruction."""
-
-    def each(write):
-        return lambda ones, others: [write(*pair, flags=_FUSED) for pair in zip(ones, others, strict=True)]
-
-    return each(builder.fmul), each(builder.fadd), each(builder.fsub)
+    """Give what multiplies, adds and subtracts; a product and a sum become one instruction."""
+    return (partial(write, flags=_FUSED) for write in (builder.fmul, builder.fadd, builder.fsub))
 
 
 @no_type_check
@@ -70,7 +69,8 @@ def _walk(vectors, vector_bytes, write_step, ahead, lengths, steps=None):
 
     ``lengths`` says how many rows there are, the one that is written last, how many of them come from afar, and how
     many states. Those from afar are asked for ``ahead`` steps before they are read; where it is negative, the last step
-    is walked first. Where the number of ``steps`` is known, the loop over them is unrolled.
+    is walked first. Where the number of ``steps`` is known, rows not from afar are the same for all of them, and those of
+    a step are read before the one before writes: the machine may take a row for the one just written, and wait for it.
     """
     count_of_rows, count_of_far, count_of_states = lengths
 
@@ -84,11 +84,13 @@ def _walk(vectors, vector_bytes, write_step, ahead, lengths, steps=None):
             alpha, count, rows, paces, weight, carried = arguments
             count = count if steps is None else whole(steps)
             rows, paces, carried = (cgutils.unpack_tuple(builder, values) for values in (rows, paces, carried))
-            alpha = [spread(builder, alpha, vector, lanes)] * vectors
+            alpha = spread(builder, alpha, vector, lanes)
             read, write = side_by_side(builder, vector, size, vectors)
             weight = read(weight)
+            staying = [] if steps is None else [read(address) for address in rows[count_of_far:-1]]
 
-            def step(index, states):
+            def look(index):
+                """Read the rows of a step, ask for those that come later, and say where it writes."""
                 if ahead < 0:
                     index = builder.sub(builder.sub(count, whole(1)), index)
                 *given, target = (
@@ -97,12 +99,24 @@ def _walk(vectors, vector_bytes, write_step, ahead, lengths, steps=None):
                 for address, pace in zip(given[:count_of_far], paces, strict=False):
                     far = builder.add(address, builder.mul(pace, whole(ahead)))
                     fetch(builder, [builder.add(far, whole(size * lanes * v)) for v in range(vectors)], 2)
-                given = [read(address) for address in given]
-                written, states = write_step(builder, vector, size, alpha, weight, given, states)
-                write(written, target)
-                return states
+                moving = given if steps is None else given[:count_of_far]
+                return [read(address) for address in moving] + staying, target
 
-            states = carry(builder, vector, count, [read(address) for address in carried], step)
+            def step(given, target, states):
+                """Step one vector after the other: the machine sees further than where all go a stage at a time."""
+                each = zip(weight, zip(*given, strict=True), zip(*states, strict=True), strict=True)
+                results = [write_step(builder, vector, size, alpha, *parts) for parts in each]
+                write([written for written, _ in results], target)
+                return list(zip(*(states for _, states in results), strict=True))
+
+            states = [read(address) for address in carried]
+            if steps is None:
+                states = carry(builder, vector, count, states, lambda index, states: step(*look(index), states))
+            else:
+                seen = look(whole(0))
+                for index in range(1, steps + 1):
+                    now, seen = seen, look(whole(index)) if index < steps else None
+                    states = step(*now, states)
             for values, address in zip(states, carried, strict=True):
                 write(values, address)
             return context.get_dummy_value()
@@ -126,7 +140,8 @@ def _from(typing_context, addresses, at):  # noqa: ARG001
 
 
 _FORTH = _step_forth, STEPS, (3, 1, 2)
-_forth_many, _forth_one, _forth_single = (
+_forth_all, _forth_many, _forth_one, _forth_single = (
+    _walk(VECTORS, VECTOR_BYTES, *_FORTH, STEPS),
     _walk(VECTORS, VECTOR_BYTES, *_FORTH),
     _walk(1, VECTOR_BYTES, *_FORTH),
     _walk(1, 0, *_FORTH),
@@ -142,17 +157,20 @@ _full_one, _full_single = _walk(1, VECTOR_BYTES, *_FULL), _walk(1, 0, *_FULL)
 
 @no_type_check
 @njit(**_OPTIONS)
-def walk_forth(alpha, x, g, moves, weight, y, z, out):
+def walk_forth(alpha, x, g, moves, weight, states, out):
     """Step y and z through the steps of ``out``: z ← z − g(tanh(w y + x) + αy), y ← y + g z.
 
     ``x``, ``g`` and ``out`` have a row for each step, and columns side by side; where nothing ``moves``, 0, all steps
-    share the first row of ``g``.
+    share the first row of ``g``. ``states`` has the rows y and z.
     """
     size, (count, columns) = out.itemsize, out.shape
     rows, paces = (x.ctypes.data, g.ctypes.data, out.ctypes.data), (x.strides[0], g.strides[0] * moves, out.strides[0])
-    w, held = weight.ctypes.data, (y.ctypes.data, z.ctypes.data)
+    w, held = weight.ctypes.data, (states.ctypes.data, states.ctypes.data + states.strides[0])
     many, one, end = VECTORS * VECTOR_BYTES, VECTOR_BYTES, columns * size
     at = 0
+    while not moves and count == STEPS and end - at >= many:
+        _forth_all(alpha, count, _from(rows, at), paces, w + at, _from(held, at))
+        at += many
     while end - at >= many:  # loops of their own: one for all would not keep the constants of each in registers
         _forth_many(alpha, count, _from(rows, at), paces, w + at, _from(held, at))
         at += many
