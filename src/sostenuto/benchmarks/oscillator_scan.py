@@ -16,7 +16,7 @@ from sostenuto.ops.oscillator_scan import oscillator_scan
 TITLE = "UnICORNN's scan and layer against torch's LSTM and a copy of the same bytes, forward plus backward"
 CPU_SHAPES = ((1000, 128, 128), (784, 32, 128))
 GPU_SHAPES = ((1000, 128, 128), (784, 32, 256), (17984, 8, 32), (1000, 512, 512))
-ROUNDS, ROUND_SECONDS, MOST_CALLS = 7, 0.05, 10
+ROUNDS, TURNS, SHORT_SECONDS = 7, 5, 0.03
 
 
 def run(progress: bool = True) -> dict[str, Any]:
@@ -104,12 +104,14 @@ def _interleaved(jobs: dict[str, Callable[[], Any]], device: str) -> dict[str, f
     torchrecurrent's the system took 50 ms to take memory back, during whatever came next.
     """
     times: dict[str, list[float]] = {name: [] for name in jobs}
-    for attempt in range(ROUNDS + 1):
-        for name, job in jobs.items():
-            calls = min(max(int(ROUND_SECONDS / _seconds(job, device)), 1), MOST_CALLS)
-            spent = [1e3 * _seconds(job, device) for _ in range(calls)]
-            times[name] += spent if attempt >= 1 else []
-    return {name: statistics.median(values) for name, values in times.items()}
+    waiting = jobs
+    for attempt in range(ROUNDS * TURNS):
+        for name, job in waiting.items():
+            job()
+            times[name].append(_seconds(job, device))
+        short = {name: job for name, job in jobs.items() if times[name][-1] < SHORT_SECONDS}
+        waiting = jobs if (attempt + 1) % TURNS == 0 else short
+    return {name: 1e3 * statistics.median(values) for name, values in times.items()}
 
 
 def _seconds(job: Callable[[], Any], device: str) -> float:

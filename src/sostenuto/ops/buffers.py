@@ -30,8 +30,8 @@ def new(shape: tuple[int, ...], dtype: torch.dtype, *, place: int | None = None)
     """Give a CPU tensor whose values are not set, like `torch.empty`.
 
     Its memory is taken up again only when its storage has died: every view, array and graph that could see it is gone.
-    With a ``place`` a large one begins at that place of a page, rounded down to whole cache lines: to read from a place of
-    one page just after writing to the same place of another makes the machine wait.
+    With a ``place`` a large one begins at that place of a page, down to cache lines: to read from a place of one page
+    just after writing to the same place of another makes the machine wait.
 
     >>> new((3, 4), torch.float64).shape
     torch.Size([3, 4])

@@ -69,8 +69,8 @@ def _walk(vectors, vector_bytes, write_step, ahead, lengths, steps=None):
 
     ``lengths`` says how many rows there are, the one that is written last, how many of them come from afar, and how
     many states. Those from afar are asked for ``ahead`` steps before they are read; where it is negative, the last step
-    is walked first. Where the number of ``steps`` is known, rows not from afar are the same for all of them, and those of
-    a step are read before the one before writes: the machine may take a row for the one just written, and wait for it.
+    is walked first. Where the number of ``steps`` is known, rows not from afar are the same for all, and a step's rows
+    are read before the step before writes, or the machine may take one for what was just written, and wait for it.
     """
     count_of_rows, count_of_far, count_of_states = lengths
 
@@ -113,10 +113,10 @@ def _walk(vectors, vector_bytes, write_step, ahead, lengths, steps=None):
             if steps is None:
                 states = carry(builder, vector, count, states, lambda index, states: step(*look(index), states))
             else:
-                seen = look(whole(0))
-                for index in range(1, steps + 1):
-                    now, seen = seen, look(whole(index)) if index < steps else None
-                    states = step(*now, states)
+                coming = [look(whole(0))]
+                for after in range(1, steps + 1):
+                    coming += [look(whole(after))] if after < steps else []
+                    states = step(*coming.pop(0), states)
             for values, address in zip(states, carried, strict=True):
                 write(values, address)
             return context.get_dummy_value()
