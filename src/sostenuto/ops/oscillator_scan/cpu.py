@@ -22,7 +22,7 @@ from torch import Tensor
 from sostenuto.ops.buffers import new
 from sostenuto.ops.columns.cpu import FLUSH, OPTIONS, PAGE, array, block_of, flat, room_at, rows
 from sostenuto.ops.fork.cpu import fork
-from sostenuto.ops.oscillator_walk.cpu import STEPS, walk_back, walk_back_in_full, walk_forth
+from sostenuto.ops.oscillator_walk.cpu import STEPS, walk_back, walk_back_by_spans, walk_forth
 from sostenuto.ops.threads import run_kernel
 
 _PLACES = tuple(PAGE // 4 * quarter + 320 * after for quarter in range(4) for after in (1, 2))
@@ -216,7 +216,7 @@ def _backward(
     span = room_at(here + _PLACES[6], outputs, K, n)
     _repeat(weight, start, stop, w[0])
     _repeat(step, start, stop, g[0])
-    span[:], sums[:] = 1, 0
+    sums[:] = 0
     states[0], states[1], states[2] = last[start:stop], d_y[start:stop], d_z[start:stop]
     t, since = outputs.shape[0], 0
     while t > 0:
@@ -234,12 +234,10 @@ def _backward(
         if d_x is not None:
             x_bar_t = d_x[t : t + k, start:stop]
         out_bar = d_outputs[t * moves :, start:stop]
-        if spans is None and u is None and not wants_bias:
-            walk_back(alpha, x_t, before, out_bar, moves, g, w[0], states, sums, x_bar_t)
+        if spans is None:
+            walk_back(alpha, x_t, before, out_bar, moves, g, w[0], states, sums, wants_bias, x_bar_t)
         else:
-            walk_back_in_full(
-                alpha, x_t, before, out_bar, moves, g, span, spans is not None, w[0], states, sums, x_bar_t
-            )
+            walk_back_by_spans(alpha, x_t, before, out_bar, moves, g, span, w[0], states, sums, x_bar_t)
         if u is not None:
             _collect(u[t : t + k], x_bar_t, weight.shape[0], start, stop, sums)
         since += k

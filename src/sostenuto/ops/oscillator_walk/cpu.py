@@ -146,13 +146,14 @@ _forth_all, _forth_many, _forth_one, _forth_single = (
     _walk(1, VECTOR_BYTES, *_FORTH),
     _walk(1, 0, *_FORTH),
 )
-_PLAIN, _FULL = (_step_back, -STEPS, (5, 3, 5)), (_step_back, -STEPS, (6, 3, 6))
-_plain_all, _plain_one, _plain_single = (
+_PLAIN, _BIASED, _PACED = ((_step_back, -STEPS, lengths) for lengths in ((5, 3, 5), (5, 3, 6), (6, 3, 6)))
+_plain_all, _biased_all, _biased_one, _biased_single = (
     _walk(1, VECTOR_BYTES, *_PLAIN, STEPS),
-    _walk(1, VECTOR_BYTES, *_PLAIN),
-    _walk(1, 0, *_PLAIN),
+    _walk(1, VECTOR_BYTES, *_BIASED, STEPS),
+    _walk(1, VECTOR_BYTES, *_BIASED),
+    _walk(1, 0, *_BIASED),
 )
-_full_one, _full_single = _walk(1, VECTOR_BYTES, *_FULL), _walk(1, 0, *_FULL)
+_paced_one, _paced_single = _walk(1, VECTOR_BYTES, *_PACED), _walk(1, 0, *_PACED)
 
 
 @no_type_check
@@ -184,51 +185,54 @@ def walk_forth(alpha, x, g, moves, weight, states, out):
 
 @no_type_check
 @njit(**_OPTIONS)
-def walk_back(alpha, x, before, arriving, moves, g, weight, states, sums, x_bar):
+def walk_back(alpha, x, before, arriving, moves, g, weight, states, sums, wants_bias, x_bar):
     """Step back through the steps of ``x_bar``, which takes the gradient of x, as the README of the scan derives it.
 
     All rows as in `walk_forth`: ``before`` is y before each step, ``arriving`` the gradient at y after it, whose first
     row is that of all steps where nothing ``moves``. ``states`` has the rows z, ȳ and z̄, and ``sums`` those of the
-    gradients of w and g, the same for all steps.
+    gradients of w, g, the same for all steps, and x; the last may be left out where nobody ``wants_bias``.
     """
     size, (count, columns) = x_bar.itemsize, x_bar.shape
     rows = x.ctypes.data, before.ctypes.data, arriving.ctypes.data, g.ctypes.data, x_bar.ctypes.data
     paces = x.strides[0], before.strides[0], arriving.strides[0] * moves, 0, x_bar.strides[0]
-    w, state, total, next_state, next_total = (weight.ctypes.data, states.ctypes.data, sums.ctypes.data,
-                                               states.strides[0], sums.strides[0])  # fmt: skip
-    held = state, state + next_state, state + 2 * next_state, total, total + next_total
+    w, held, total = weight.ctypes.data, _rows_of(states), _rows_of(sums)
     end, at = columns * size, 0
+    while count == STEPS and not wants_bias and end - at >= VECTOR_BYTES:
+        _plain_all(alpha, count, _from(rows, at), paces, w + at, _from((*held, *total[:2]), at))
+        at += VECTOR_BYTES
     while count == STEPS and end - at >= VECTOR_BYTES:
-        _plain_all(alpha, count, _from(rows, at), paces, w + at, _from(held, at))
+        _biased_all(alpha, count, _from(rows, at), paces, w + at, _from((*held, *total), at))
         at += VECTOR_BYTES
     while end - at >= VECTOR_BYTES:
-        _plain_one(alpha, count, _from(rows, at), paces, w + at, _from(held, at))
+        _biased_one(alpha, count, _from(rows, at), paces, w + at, _from((*held, *total), at))
         at += VECTOR_BYTES
     while at < end:
-        _plain_single(alpha, count, _from(rows, at), paces, w + at, _from(held, at))
+        _biased_single(alpha, count, _from(rows, at), paces, w + at, _from((*held, *total), at))
         at += size
 
 
 @no_type_check
 @njit(**_OPTIONS)
-def walk_back_in_full(alpha, x, before, arriving, moves, g, span, spans_move, weight, states, sums, x_bar):
-    """Do as `walk_back` where g and the time span have a row for each step, if ``spans_move``.
-
-    The third row of ``sums`` takes the sum of the gradient of x.
-    """
+def walk_back_by_spans(alpha, x, before, arriving, moves, g, span, weight, states, sums, x_bar):
+    """Do as `walk_back` where g and the time span have a row for each step."""
     size, (count, columns) = x_bar.itemsize, x_bar.shape
     rows = (x.ctypes.data, before.ctypes.data, arriving.ctypes.data, g.ctypes.data, span.ctypes.data,
             x_bar.ctypes.data)  # fmt: skip
-    paces = (x.strides[0], before.strides[0], arriving.strides[0] * moves, g.strides[0] * spans_move,
-             span.strides[0] * spans_move, x_bar.strides[0])  # fmt: skip
-    w, state, total, next_state, next_total = (weight.ctypes.data, states.ctypes.data, sums.ctypes.data,
-                                               states.strides[0], sums.strides[0])  # fmt: skip
-    held = (state, state + next_state, state + 2 * next_state, total, total + next_total,
-            total + 2 * next_total)  # fmt: skip
+    paces = (x.strides[0], before.strides[0], arriving.strides[0] * moves, g.strides[0], span.strides[0],
+             x_bar.strides[0])  # fmt: skip
+    w, held = weight.ctypes.data, (*_rows_of(states), *_rows_of(sums))
     end, at = columns * size, 0
     while end - at >= VECTOR_BYTES:
-        _full_one(alpha, count, _from(rows, at), paces, w + at, _from(held, at))
+        _paced_one(alpha, count, _from(rows, at), paces, w + at, _from(held, at))
         at += VECTOR_BYTES
     while at < end:
-        _full_single(alpha, count, _from(rows, at), paces, w + at, _from(held, at))
+        _paced_single(alpha, count, _from(rows, at), paces, w + at, _from(held, at))
         at += size
+
+
+@no_type_check
+@njit(**_OPTIONS)
+def _rows_of(array):
+    """Give the addresses of the first three rows."""
+    first, pace = array.ctypes.data, array.strides[0]
+    return first, first + pace, first + 2 * pace
