@@ -12,8 +12,9 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from sostenuto.ops.ask_ahead.cpu import fetch
 from sostenuto.ops.panel_product.cpu import VECTOR_BYTES, VECTORS, side_by_side, spread, whole
-from sostenuto.ops.step_loop.cpu import carry, fetch
+from sostenuto.ops.step_loop.cpu import carry
 
 _OPTIONS: Any = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": False}
 """Not what other kernels are compiled with: which products and sums are fused is said at each of them."""

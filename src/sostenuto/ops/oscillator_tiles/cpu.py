@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, no_type_check
 import numpy as np
 from numba import njit
 
+from sostenuto.ops.ask_ahead.cpu import new_list, will_need, worth_asking
 from sostenuto.ops.columns.cpu import OPTIONS, repeated_rows, room, tile_of
 from sostenuto.ops.fork.cpu import fork
 from sostenuto.ops.oscillator_adjoint.cpu import WALK_BYTES, walk_back
@@ -106,18 +107,23 @@ def forward_tile(
     kinds = K if layers.spans.shape[0] > 0 else 1
     span, g_now, whole = room(top, kinds, n, a + 11), room(top, kinds, n, a + 12), room(top, 1, n, a + 13)[0]
     span[:], whole[:], peak[0], peak[1] = 1, 1, -np.inf, 0
+    ahead = new_list(3)
     for start in range(0, T, K):
         k = min(K, T - start)
         gather_chunk(u, u_step, u_row, start, k, low, R, bottom)
         gather_spans(layers.spans, start, low, H, span)
         for layer in range(L):
-            drive_chunk(layers, layer, bottom, hidden, drive, k * R, H)
             out = top if layer == L - 1 else kept[layer] if layer < len(kept) else top[:0]
             rise = risen[layer] if layer < len(risen) else top[:0]
-            factor = whole if len(layers.masks) == 0 or layer == L - 1 else layers.masks[layer, first:last]
-            scale_steps(g[layer], span, g_now)
             rise_at, rise_pace = _row(rise, start, first, forgotten)
             out_at, out_pace = _row(out, start, first, unkept)
+            asked = worth_asking(ahead, T * n * size, H if layer > 0 else channels)
+            _ask_for_inputs(asked, u, u_step, u_row, channels, start + K, min(K, T - start - K), low, R, layer)
+            will_need(asked, 1, rise_at, rise_pace, n * size, k if rise_pace > 0 else 0)
+            will_need(asked, 2, out_at, out_pace, n * size, k if out_pace > 0 else 0)
+            drive_chunk(layers, layer, bottom, hidden, drive, k * R, H, asked)
+            factor = whole if len(layers.masks) == 0 or layer == L - 1 else layers.masks[layer, first:last]
+            scale_steps(g[layer], span, g_now)
             walk(
                 layers.alpha, size, n, k, layer < L - 1,
                 (drive.ctypes.data, g_now.ctypes.data, rise_at, out_at, hidden.ctypes.data),
@@ -130,6 +136,27 @@ def forward_tile(
         z_end[layer, low:high] = z_now[layer].reshape(R, H)
     if len(largest) > 0:
         _end_peaks(y_now[L - 1], peak, largest[first:last], holders[first:last])
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _ask_for_inputs(ahead, u, u_step, u_row, channels, start, k, low, R, layer):
+    """Put the input of another chunk on the list, where its rows lie side by side, for the lowest layer."""
+    size, at = u.itemsize, u.ctypes.data + (start * u_step + low * u_row) * u.itemsize
+    if layer > 0 or k <= 0:
+        will_need(ahead, 0, at, 0, 0, 0)
+    elif u_row == channels:
+        will_need(ahead, 0, at, u_step * size, R * channels * size, k)
+    else:
+        will_need(ahead, 0, at, u_row * size, k * channels * size, R if u_step == channels else 0)
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _ask_for_rows(ahead, region, rows, start, first, k, n):
+    """Put a tile's rows of another chunk on the list."""
+    pace = rows.shape[1] * rows.itemsize
+    will_need(ahead, region, rows.ctypes.data + start * pace + first * rows.itemsize, pace, n * rows.itemsize, k)
 
 
 @no_type_check
@@ -197,6 +224,7 @@ def backward_tile(
     kinds = K if layers.spans.shape[0] > 0 else 1
     span, g_now, whole = room(top, kinds, n, a + 15), room(top, kinds, n, a + 11), room(top, 1, n, a + 16)[0]
     span[:], whole[:] = 1, 1
+    ahead = new_list(4)
     chunks = -(-T // K)
     for chunk in range(chunks):
         start = (chunks - 1 - chunk) * K
@@ -222,7 +250,12 @@ def backward_tile(
             _adjoint(layers.alpha, out, risen[layer], start, first, k, before, arriving, pace, factor, w[layer], g_now,
                      span, z_now[layer], y_bars[layer], z_bars[layer], w_sums[layer], g_sums[layer], b_sums[layer],
                      x_bar, spread)  # fmt: skip
-            _sum_products(layer, bottom, hidden, spread, totals, d_matrix, k * R, wide, H, flushes, first_flush)
+            asked = worth_asking(ahead, T * n * size, k * R)
+            _ask_for_inputs(asked, u, u_step, u_row, channels, start - K, min(K, start), low, R, layer)
+            _ask_for_rows(asked, 1, out, start - K, first, min(K, start), n)
+            _ask_for_rows(asked, 2, risen[layer], start - K, first, min(K, start), n)
+            _ask_for_rows(asked, 3, d_top, start - K, first, min(K, start) * moves if layer == L - 1 else 0, n)
+            _sum_products(layer, bottom, hidden, spread, totals, d_matrix, k * R, wide, H, flushes, first_flush, asked)
             if flushes:
                 for part, sums in enumerate((w_sums[layer], g_sums[layer], b_sums[layer])):
                     _sum_vectors(sums, d_vectors[layer, part], first_flush)
@@ -293,20 +326,20 @@ def _adjoint(alpha, out, rise, start, first, k, before, arriving, pace, factor, 
 
 @no_type_check
 @njit(**OPTIONS)
-def drive_chunk(layers, layer, bottom, hidden, drive, rows, H):
-    """Multiply what lies below a layer; the bias is still to be added."""
+def drive_chunk(layers, layer, bottom, hidden, drive, rows, H, ahead=None):
+    """Multiply what lies below a layer; the bias is still to be added, and what is ``ahead`` asked for."""
     size = drive.itemsize
     below, depth = (bottom.ctypes.data, bottom.shape[1]) if layer == 0 else (hidden.ctypes.data, H)
     packed = layers.into.ctypes.data + layers.into_at[layer] * size
     wide = drive.shape[1] * size
     multiply(drive.dtype.type(0.0), below, depth * size, size, rows, packed, depth, drive.ctypes.data, wide, depth,
-             False)  # fmt: skip
+             False, ahead)  # fmt: skip
     compact(drive.reshape(-1), drive.shape[1], rows, H)
 
 
 @no_type_check
 @njit(**OPTIONS)
-def _sum_products(layer, bottom, hidden, spread, totals, d_matrix, rows, wide, H, flushes, first):
+def _sum_products(layer, bottom, hidden, spread, totals, d_matrix, rows, wide, H, flushes, first, ahead):
     """Add (what lies below)ᵀ · x̄ to a layer's sums; the ``first`` time that they go into float64 they begin there."""
     size, channels = spread.itemsize, bottom.shape[1]
     if layer == 0:
@@ -315,7 +348,7 @@ def _sum_products(layer, bottom, hidden, spread, totals, d_matrix, rows, wide, H
         below, depth, at = hidden.ctypes.data, H, (channels + (layer - 1) * H) * wide
     multiply_rows(
         spread.dtype.type(0.0), below, size, depth * size, depth, spread.ctypes.data, spread.shape[1] * size,
-        totals.ctypes.data + at * size, wide * size, rows, True,
+        totals.ctypes.data + at * size, wide * size, rows, True, ahead,
     )  # fmt: skip
     if flushes:
         part, whole = totals[at : at + depth * wide], d_matrix[at : at + depth * wide]

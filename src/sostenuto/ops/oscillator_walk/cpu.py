@@ -12,8 +12,9 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from sostenuto.ops.ask_ahead.cpu import fetch
 from sostenuto.ops.panel_product.cpu import VECTOR_BYTES, VECTORS, side_by_side, spread, whole
-from sostenuto.ops.step_loop.cpu import carry, fetch
+from sostenuto.ops.step_loop.cpu import carry
 from sostenuto.ops.tanh.cpu import tanh_of_vectors, tanh_with_slope_of_vectors
 
 STEPS = 4

@@ -13,8 +13,11 @@ import torch
 from jaxtyping import Float
 from llvmlite import ir
 from numba import njit, types
+from numba.core import cgutils
 from numba.extending import intrinsic
 from torch import Tensor
+
+from sostenuto.ops.ask_ahead.cpu import LINE, fetch, next_part
 
 _WIDE = bool(llvm.get_host_cpu_features().get("avx512f", False))
 VECTOR_BYTES = 64 if _WIDE else 32
@@ -92,25 +95,38 @@ def _pack(matrix, packed):
 
 
 @no_type_check
-def _block(rows, vectors):
-    """Make the inner kernel: rows × vectors of the result stay in registers while the depth runs."""
+def _block(rows, vectors, asks=0):
+    """Make the inner kernel: rows × vectors of the result stay in registers while the depth runs.
+
+    One that ``asks`` takes also where lines lie that will be needed, and how many, and asks for one at every step.
+    """
 
     @intrinsic
-    def block(typing_context, zero, a, a_row, a_column, b, b_row, c, c_row, count, keep):  # noqa: ARG001
+    def block(typing_context, zero, a, a_row, a_column, b, b_row, c, c_row, count, keep, part):  # noqa: ARG001
         single = zero == types.float32
 
         def generate(context, builder, signature, arguments):  # noqa: ARG001
-            _generate(builder, single, rows, vectors, *arguments[1:])
+            *given, part = arguments[1:]
+            begin, lines = cgutils.unpack_tuple(builder, part)
+            end = builder.mul(builder.sub(lines, whole(1)), whole(LINE))
+
+            def beside(k):
+                if asks:
+                    at = builder.mul(k, whole(LINE))
+                    at = builder.select(builder.icmp_signed("<", at, end), at, end)
+                    fetch(builder, [builder.add(begin, at)], 2)
+
+            _generate(builder, single, rows, vectors, beside, *given)
             return context.get_dummy_value()
 
-        return types.void(zero, *(types.intp,) * 8, types.boolean), generate
+        return types.void(zero, *(types.intp,) * 8, types.boolean, types.UniTuple(types.intp, 2)), generate
 
     return block
 
 
 @no_type_check
-def _generate(builder, single, rows, vectors, a, a_row, a_column, b, b_row, c, c_row, count, keep):
-    """Write c = (c where ``keep``) + a·b for one block; addresses and strides are in bytes."""
+def _generate(builder, single, rows, vectors, beside, a, a_row, a_column, b, b_row, c, c_row, count, keep):
+    """Write c = (c where ``keep``) + a·b for one block, and what is done ``beside``; all addresses are in bytes."""
     number, size = (ir.FloatType(), 4) if single else (ir.DoubleType(), 8)
     lanes = VECTOR_BYTES // size
     vector = ir.VectorType(number, lanes)
@@ -129,6 +145,7 @@ def _generate(builder, single, rows, vectors, a, a_row, a_column, b, b_row, c, c
         phi.add_incoming(value, entry)
     builder.cbranch(builder.icmp_signed("<", k, count), body, done)
     builder.position_at_end(body)
+    beside(k)
     right = [load(builder, builder.add(b_at, whole(VECTOR_BYTES * v)), vector, size) for v in range(vectors)]
     left = [spread(builder, load(builder, builder.add(at, a_offset), number, size), vector, lanes) for at in a_at]
     fused = ("contract",)
@@ -191,22 +208,24 @@ def spread(builder, value, vector, lanes):
 _tall = [_block(ROWS, vectors) for vectors in range(1, VECTORS + 1)]
 _flat = [_block(1, vectors) for vectors in range(1, VECTORS + 1)]
 _tall_1, _tall_2, _tall_3, _tall_4 = (*_tall, *_tall)[:4]
+_asking = _block(ROWS, VECTORS, asks=1)
 _flat_1, _flat_2, _flat_3, _flat_4 = (*_flat, *_flat)[:4]
 
 
 @no_type_check
 @njit(**_OPTIONS)
-def multiply(zero, a, a_row, a_column, rows, packed, depth, c, c_row, count, keep):
+def multiply(zero, a, a_row, a_column, rows, packed, depth, c, c_row, count, keep, ahead=None):
     """Write c = (c where ``keep``) + a·b for the ``rows`` of a and ``count`` of its columns.
 
     ``a``, ``packed`` and ``c`` are addresses, ``a_row``, ``a_column`` and ``c_row`` strides in bytes; ``zero`` gives
-    the kind of number. Rows of c are whole vectors, and ``depth`` ≥ ``count`` is what the panels have room for.
+    the kind of number. Rows of c are whole vectors, and ``depth`` ≥ ``count`` is what the panels have room for. On the
+    way it asks for what the list ``ahead`` has.
     """
     left = c_row // VECTOR_BYTES
     while left > 0:
         vectors = min(left, VECTORS)
         b_row = vectors * VECTOR_BYTES
-        _strip(zero, a, a_row, a_column, rows, packed, b_row, vectors, c, c_row, count, keep)
+        _strip(zero, a, a_row, a_column, rows, packed, b_row, vectors, c, c_row, count, keep, ahead)
         packed += depth * b_row
         c += b_row
         left -= vectors
@@ -214,7 +233,7 @@ def multiply(zero, a, a_row, a_column, rows, packed, depth, c, c_row, count, kee
 
 @no_type_check
 @njit(**_OPTIONS)
-def multiply_rows(zero, a, a_row, a_column, rows, b, b_row, c, c_row, count, keep):
+def multiply_rows(zero, a, a_row, a_column, rows, b, b_row, c, c_row, count, keep, ahead=None):
     """Do as `multiply` with a right factor whose rows, filled up to whole vectors, lie ``b_row`` bytes apart.
 
     For a factor that is used once: packing it takes up to a third of the time of its product.
@@ -222,7 +241,7 @@ def multiply_rows(zero, a, a_row, a_column, rows, b, b_row, c, c_row, count, kee
     left = c_row // VECTOR_BYTES
     while left > 0:
         vectors = min(left, VECTORS)
-        _strip(zero, a, a_row, a_column, rows, b, b_row, vectors, c, c_row, count, keep)
+        _strip(zero, a, a_row, a_column, rows, b, b_row, vectors, c, c_row, count, keep, ahead)
         b += vectors * VECTOR_BYTES
         c += vectors * VECTOR_BYTES
         left -= vectors
@@ -230,28 +249,33 @@ def multiply_rows(zero, a, a_row, a_column, rows, b, b_row, c, c_row, count, kee
 
 @no_type_check
 @njit(**_OPTIONS)
-def _strip(zero, a, a_row, a_column, rows, b, b_row, vectors, c, c_row, count, keep):
+def _strip(zero, a, a_row, a_column, rows, b, b_row, vectors, c, c_row, count, keep, ahead):
     """Write ``vectors`` vectors of columns of the result, block by block of rows."""
     i = 0
     while i < rows:
+        part = 0, 0
+        if ahead is not None:
+            part = next_part(ahead, count)
         a_i, c_i = a + i * a_row, c + i * c_row
         if i + ROWS <= rows:
-            if vectors == 4:
-                _tall_4(zero, a_i, a_row, a_column, b, b_row, c_i, c_row, count, keep)
+            if vectors == VECTORS and part[1] > 0:
+                _asking(zero, a_i, a_row, a_column, b, b_row, c_i, c_row, count, keep, part)
+            elif vectors == 4:
+                _tall_4(zero, a_i, a_row, a_column, b, b_row, c_i, c_row, count, keep, part)
             elif vectors == 3:
-                _tall_3(zero, a_i, a_row, a_column, b, b_row, c_i, c_row, count, keep)
+                _tall_3(zero, a_i, a_row, a_column, b, b_row, c_i, c_row, count, keep, part)
             elif vectors == 2:
-                _tall_2(zero, a_i, a_row, a_column, b, b_row, c_i, c_row, count, keep)
+                _tall_2(zero, a_i, a_row, a_column, b, b_row, c_i, c_row, count, keep, part)
             else:
-                _tall_1(zero, a_i, a_row, a_column, b, b_row, c_i, c_row, count, keep)
+                _tall_1(zero, a_i, a_row, a_column, b, b_row, c_i, c_row, count, keep, part)
             i += ROWS
         else:
             if vectors == 4:
-                _flat_4(zero, a_i, a_row, a_column, b, b_row, c_i, c_row, count, keep)
+                _flat_4(zero, a_i, a_row, a_column, b, b_row, c_i, c_row, count, keep, part)
             elif vectors == 3:
-                _flat_3(zero, a_i, a_row, a_column, b, b_row, c_i, c_row, count, keep)
+                _flat_3(zero, a_i, a_row, a_column, b, b_row, c_i, c_row, count, keep, part)
             elif vectors == 2:
-                _flat_2(zero, a_i, a_row, a_column, b, b_row, c_i, c_row, count, keep)
+                _flat_2(zero, a_i, a_row, a_column, b, b_row, c_i, c_row, count, keep, part)
             else:
-                _flat_1(zero, a_i, a_row, a_column, b, b_row, c_i, c_row, count, keep)
+                _flat_1(zero, a_i, a_row, a_column, b, b_row, c_i, c_row, count, keep, part)
             i += 1

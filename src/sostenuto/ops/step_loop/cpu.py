@@ -3,7 +3,6 @@
 from typing import no_type_check
 
 from llvmlite import ir
-from numba.core import cgutils
 
 from sostenuto.ops.panel_product.cpu import whole
 
@@ -37,14 +36,3 @@ def _join(states, values, block):
     for phis, parts in zip(states, values, strict=True):
         for phi, part in zip(phis, parts, strict=True):
             phi.add_incoming(part, block)
-
-
-@no_type_check
-def fetch(builder, addresses, level):
-    """Ask for what will be read soon, into the first cache or the second: the machine does not see rows coming."""
-    kind, place = ir.IntType(32), ir.IntType(8).as_pointer()
-    form = ir.FunctionType(ir.VoidType(), [place, kind, kind, kind])
-    prefetch = cgutils.get_or_insert_function(builder.module, form, "llvm.prefetch.p0")
-    for address in addresses:
-        hints = [ir.Constant(kind, hint) for hint in (0, 4 - level, 1)]  # to read, how near, numbers
-        builder.call(prefetch, [builder.inttoptr(address, place), *hints])

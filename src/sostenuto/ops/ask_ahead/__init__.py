@@ -1,0 +1,1 @@
+"""Memory that is asked for while a product computes, for the compiled scans."""
