@@ -236,3 +236,35 @@ def test_columns_and_steps_beside_whole_vectors(width, timespans):
     for steps in (3, 4, 5, 8, 9):
         tensors = laws.make(steps, shape=(1, width), timespans=timespans)
         compare(differentiate(laws.on("cpu"), tensors), differentiate(laws.on("reference"), tensors), LOOP)
+
+
+@pytest.mark.parametrize("quarter", range(4))
+def test_what_a_scan_writes_begins_at_another_place_of_a_page_than_what_it_reads(quarter):
+    page, shape = 4096, (40, 16, 128)
+    room = torch.zeros(2, 40 * 16 * 128 + page)
+    x, d_outputs = (
+        row[first : first + 40 * 16 * 128].view(shape)
+        for row, first in zip(room, (0, quarter * page // 16), strict=True)
+    )
+    x.requires_grad_()
+    ys, *_ = oscillator_scan(x, torch.ones(128), torch.ones(128), 1.0, torch.zeros(16, 128), torch.zeros(16, 128))
+    (d_x,) = torch.autograd.grad(ys, x, d_outputs)
+    read = [tensor.data_ptr() for tensor in (x, ys, d_outputs)]
+    assert abs((ys.data_ptr() - x.data_ptr()) % page - page // 2) < 64
+    assert all(64 < (d_x.data_ptr() - address) % page < page - 64 for address in read)
+
+
+@pytest.mark.parametrize("part", range(3))
+def test_gradients_of_one_result_alone_once_and_twice(part):
+    torch.manual_seed(0)
+    tensors = [torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in ((9, 2, 5), (5,), (5,))]
+    zero = torch.zeros(2, 5, dtype=torch.float64)
+
+    def gradients(backend):
+        loss = oscillator_scan(*tensors, 1.0, zero, zero, backend=backend)[part].square().sum()
+        once = torch.autograd.grad(loss, tensors, retain_graph=True)
+        recorded = torch.autograd.grad(loss, tensors, create_graph=True)
+        return *once, *torch.autograd.grad(sum(found.square().sum() for found in recorded), tensors)
+
+    for ours, theirs in zip(gradients("cpu"), gradients("reference"), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-12)
