@@ -240,12 +240,9 @@ def test_columns_and_steps_beside_whole_vectors(width, timespans):
 
 @pytest.mark.parametrize("quarter", range(4))
 def test_what_a_scan_writes_begins_at_another_place_of_a_page_than_what_it_reads(quarter):
-    page, shape = 4096, (40, 16, 128)
-    room = torch.zeros(2, 40 * 16 * 128 + page)
-    x, d_outputs = (
-        row[first : first + 40 * 16 * 128].view(shape)
-        for row, first in zip(room, (0, quarter * page // 16), strict=True)
-    )
+    page, count, shape = 4096, 40 * 16 * 128, (40, 16, 128)
+    one, other = torch.zeros(2, count + page)
+    x, d_outputs = one[:count].view(shape), other[quarter * page // 16 :][:count].view(shape)
     x.requires_grad_()
     ys, *_ = oscillator_scan(x, torch.ones(128), torch.ones(128), 1.0, torch.zeros(16, 128), torch.zeros(16, 128))
     (d_x,) = torch.autograd.grad(ys, x, d_outputs)
