@@ -7,13 +7,13 @@ from numba import njit
 from sostenuto.ops.ask_ahead.cpu import (
     LEAST_BYTES,
     LEAST_DEPTH,
-    LINE,
     MOST_BYTES,
     new_list,
     next_part,
     will_need,
     worth_asking,
 )
+from sostenuto.ops.buffers import LINE
 from sostenuto.ops.panel_product.cpu import VECTOR_BYTES, multiply, multiply_rows, pack_into
 
 

@@ -22,7 +22,10 @@ LARGE_BYTES = 1 << 22
 KEPT_BYTES = 1 << 28
 """Memory that waits at most; what would exceed it goes back to the system. 0 keeps nothing."""
 
-_LINE, _PAGE, _HUGE_PAGE = 1 << 6, 1 << 12, 1 << 21
+LINE, PAGE = 1 << 6, 1 << 12
+"""Bytes of a cache line and of a small page of memory."""
+
+_HUGE_PAGE = 1 << 21
 _waiting: dict[int, list[np.ndarray]] = {}
 
 
@@ -39,8 +42,8 @@ def new(shape: tuple[int, ...], dtype: torch.dtype, *, place: int | None = None)
     size = math.prod(shape) * dtype.itemsize
     if size < LEAST_BYTES:
         return torch.empty(shape, dtype=dtype)
-    owner = _take(_room(size if place is None else size + _PAGE))
-    first = 0 if place is None else (place // _LINE * _LINE - owner.ctypes.data) % _PAGE
+    owner = _take(_room(size if place is None else size + PAGE))
+    first = 0 if place is None else (place // LINE * LINE - owner.ctypes.data) % PAGE
     lent = owner[first : first + size]
     weakref.finalize(lent, _give_back, owner).atexit = False
     values = torch.from_numpy(lent).view(dtype).view(shape)

@@ -4,6 +4,8 @@ import torch
 from torch import Tensor
 from torch._C._functorch import TransformType, get_interpreter_stack
 
+_PLAIN = {Tensor, torch.nn.Parameter}
+
 
 def runs_eagerly(*values: object) -> bool:
     """Whether nothing looks on: no compiler, exporter, fake tensor, tensor subclass or functorch transform.
@@ -13,9 +15,9 @@ def runs_eagerly(*values: object) -> bool:
     >>> runs_eagerly(torch.ones(1), "tanh", None)
     True
     """
-    tensors = [value for value in values if isinstance(value, Tensor)]
-    plain = all(type(tensor) in (Tensor, torch.nn.Parameter) for tensor in tensors)
-    return plain and not torch.compiler.is_compiling() and not torch._C._are_functorch_transforms_active()
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        return False
+    return not any(issubclass(kind, Tensor) for kind in {type(value) for value in values} - _PLAIN)
 
 
 def in_forward_mode(*tensors: Tensor | None) -> bool:

@@ -2,8 +2,7 @@
 
 A product from the cache keeps the machine's arithmetic busy and its memory idle; what comes before and after it, copies
 and scans of long rows, does the opposite. So the product asks, at every column of its left factor, for a line of what
-they will read and write. Many at once would not do: while some dozens are on their way, nothing else comes to the first
-cache either.
+they will read and write. In bunches, between blocks of the product, that saved half as much.
 
 A list of rows to ask for is an array with a line for each region: the address of the row that is next, the bytes from
 a row to the next, those of a row, rows left, and the bytes of the row that were asked for.
@@ -16,10 +15,9 @@ from llvmlite import ir
 from numba import njit
 from numba.core import cgutils
 
+from sostenuto.ops.buffers import LINE
 from sostenuto.ops.columns.cpu import OPTIONS
 
-LINE = 64
-"""Bytes of a cache line."""
 MOST_BYTES = 1 << 17
 """Larger regions are left out: with all that a chunk works on they would not stay in the second cache."""
 LEAST_BYTES, LEAST_DEPTH = 1 << 19, 16

@@ -8,14 +8,16 @@ from jaxtyping import Float
 from numba import njit
 from torch import Tensor
 
+from sostenuto.ops.buffers import PAGE
+
 BLOCK_BYTES = 8192
 """Bytes of one array's row in a block; measured best between 4 and 32 KiB."""
 FLUSH = 64
 """Steps summed in the working precision before they go into float64 sums."""
 OPTIONS: Any = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"contract"}}
 """How kernels are compiled: no interpreter, no checks, products and sums fused, kept on disk."""
-PAGE, STAGGER = 4096, 320
-"""Bytes after which the sets of the first cache come again, and those between the first sets of two rooms."""
+STAGGER = 320
+"""Bytes between the places of two rooms; the sets of the first cache come again after a page."""
 
 
 def array(values: Float[Tensor, "..."], dtype: torch.dtype) -> Any:

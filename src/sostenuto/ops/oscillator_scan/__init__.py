@@ -7,8 +7,8 @@ from torch import Tensor
 
 from sostenuto.checks import check_positive
 from sostenuto.ops.backend import choose_backend
-from sostenuto.ops.dispatch import needs_reference
-from sostenuto.ops.oscillator_scan.autograd import is_watched, scan
+from sostenuto.ops.dispatch import needs_reference, runs_eagerly
+from sostenuto.ops.oscillator_scan.autograd import scan
 from sostenuto.ops.oscillator_scan.driven import DrivenScan
 from sostenuto.ops.oscillator_scan.reference import oscillator_scan_reference
 
@@ -61,4 +61,4 @@ def oscillator_scan(
 
 def _is_separate(*tensors: Tensor | None) -> bool:
     """Whether product and scan are two operators: under mixed precision, and where something looks on."""
-    return torch.is_autocast_enabled("cpu") or is_watched(tensors)
+    return torch.is_autocast_enabled("cpu") or not runs_eagerly(*tensors)

@@ -11,10 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sostenuto.ops.dispatch import folded, runs_eagerly
 from sostenuto.ops.oscillator_scan.marks import new_marks
 from sostenuto.ops.oscillator_scan.reference import oscillator_scan_reference
-
-_PLAIN = {Tensor, torch.nn.Parameter, type(None), float, int}
 
 
 @torch.library.custom_op("sostenuto::oscillator_scan", mutates_args=())
@@ -80,22 +79,11 @@ def _backward_shapes(*inputs: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tens
 
 def scan(*inputs: Any) -> tuple[Tensor, Tensor]:
     """Run the scan: straight through autograd in eager code, as a registered operator where something looks on."""
-    if is_watched(inputs):
+    if not runs_eagerly(*inputs):
         return oscillator_scan_op(*inputs)[:2]
     if not torch.is_grad_enabled():
         return kernels_of(inputs[4]).forward(*inputs)
     return _Scan.apply(*inputs)  # pyright: ignore[reportReturnType]
-
-
-def is_watched(inputs: tuple[Any, ...]) -> bool:
-    """Whether a compiler, an exporter, fake tensors or a transform of functorch look on.
-
-    They need the operator; its dispatch costs some 0.1 ms a step of training, which a short scan notices.
-    """
-    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
-        return True
-    others = {type(value) for value in inputs} - _PLAIN
-    return any(issubclass(kind, Tensor) for kind in others)
 
 
 class _Scan(torch.autograd.Function):
@@ -175,10 +163,10 @@ def _batched(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[
     size = info.batch_size
     if in_dims[1] is None and in_dims[2] is None:
         x, y, z = (
-            _folded(tensor, dim, size, axis)
+            folded(tensor, dim, size, axis)
             for tensor, dim, axis in ((x, in_dims[0], 1), (y, in_dims[4], 0), (z, in_dims[5], 0))
         )
-        spans = None if timespans is None else _folded(timespans, in_dims[6], size, 1)
+        spans = None if timespans is None else folded(timespans, in_dims[6], size, 1)
         outputs, last, marks = oscillator_scan_op(x, weight, step, stiffness, y, z, spans)
         parted = outputs.unflatten(1, (size, -1)), last.unflatten(0, (size, -1)), marks.unflatten(1, (size, -1))
         return parted, (1, 0, 1)
@@ -187,13 +175,3 @@ def _batched(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[
         one = [v if d is None or v is None else v.select(d, index) for v, d in zip(inputs, in_dims, strict=True)]
         runs.append(oscillator_scan_op(*one))
     return tuple(torch.stack(parts) for parts in zip(*runs, strict=True)), (0, 0, 0)
-
-
-def _folded(tensor: Tensor, dim: int | None, size: int, axis: int) -> Tensor:
-    """Bring a mapped axis in front of ``axis`` and join the two; repeat what is not mapped."""
-    moved = (
-        tensor.unsqueeze(axis).expand(*tensor.shape[:axis], size, *tensor.shape[axis:])
-        if dim is None
-        else tensor.movedim(dim, axis)
-    )
-    return moved.flatten(axis, axis + 1)

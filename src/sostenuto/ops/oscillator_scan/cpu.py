@@ -19,8 +19,8 @@ from jaxtyping import Float
 from numba import njit
 from torch import Tensor
 
-from sostenuto.ops.buffers import new
-from sostenuto.ops.columns.cpu import FLUSH, OPTIONS, PAGE, array, block_of, flat, room_at, rows
+from sostenuto.ops.buffers import PAGE, new
+from sostenuto.ops.columns.cpu import FLUSH, OPTIONS, array, block_of, flat, room_at, rows
 from sostenuto.ops.fork.cpu import fork
 from sostenuto.ops.oscillator_walk.cpu import STEPS, walk_back, walk_back_by_spans, walk_forth
 from sostenuto.ops.threads import run_kernel

@@ -17,7 +17,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from torch import Tensor
 
-from sostenuto.ops.ask_ahead.cpu import LINE, fetch, next_part
+from sostenuto.ops.ask_ahead.cpu import fetch, next_part
+from sostenuto.ops.buffers import LINE
 
 _WIDE = bool(llvm.get_host_cpu_features().get("avx512f", False))
 VECTOR_BYTES = 64 if _WIDE else 32
