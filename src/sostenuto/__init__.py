@@ -13,12 +13,18 @@ if TYPE_CHECKING:
     from sostenuto.audits.audit import audit
     from sostenuto.estimators.classifier import RecurrentClassifier
     from sostenuto.estimators.nystroem_rntk import NystroemRNTK
+    from sostenuto.estimators.oscillator_classifier import OscillatorClassifier
+    from sostenuto.estimators.oscillator_features import OscillatorFeatures
+    from sostenuto.estimators.oscillator_regressor import OscillatorRegressor
     from sostenuto.estimators.regressor import RecurrentRegressor
     from sostenuto.estimators.rntk_classifier import RNTKClassifier
     from sostenuto.estimators.rntk_regressor import RNTKRegressor
 
 __all__ = [
     "NystroemRNTK",
+    "OscillatorClassifier",
+    "OscillatorFeatures",
+    "OscillatorRegressor",
     "RNTKClassifier",
     "RNTKRegressor",
     "RecurrentClassifier",
@@ -34,6 +40,9 @@ __all__ = [
 
 _HOMES = {
     "NystroemRNTK": "sostenuto.estimators.nystroem_rntk",
+    "OscillatorClassifier": "sostenuto.estimators.oscillator_classifier",
+    "OscillatorFeatures": "sostenuto.estimators.oscillator_features",
+    "OscillatorRegressor": "sostenuto.estimators.oscillator_regressor",
     "RNTKClassifier": "sostenuto.estimators.rntk_classifier",
     "RNTKRegressor": "sostenuto.estimators.rntk_regressor",
     "RecurrentClassifier": "sostenuto.estimators.classifier",

@@ -72,7 +72,7 @@ class SequenceBatch:
         if missing == "mask":
             arrays = [np.concatenate([np.nan_to_num(a, nan=0.0), ~np.isnan(a)], axis=1) for a in arrays]
         elif missing == "interpolate":
-            arrays = [_interpolate(a, None if spans is None else spans[i]) for i, a in enumerate(arrays)]
+            arrays = [interpolate(a, None if spans is None else spans[i]) for i, a in enumerate(arrays)]
         dtype = dtype or torch.get_default_dtype()
         lengths = torch.tensor([len(array) for array in arrays])
         steps = int(lengths.max())
@@ -233,7 +233,12 @@ def _numeric(item: np.ndarray, index: int) -> Steps:
         raise InputError(f"sequence {index}: expected numbers, got {item.dtype} data ({error}).") from error
 
 
-def _interpolate(array: Steps, span: np.ndarray | None) -> Steps:
+def interpolate(array: Steps, span: np.ndarray | None = None) -> Steps:
+    """Fill NaN by straight lines in time, by the first and last value at the ends, and by 0 where none was seen.
+
+    >>> interpolate(np.array([[np.nan], [1.0], [np.nan], [3.0]])).ravel()
+    array([1., 1., 2., 3.])
+    """
     times = np.arange(len(array)) if span is None else np.cumsum(span)
     filled = array.copy()
     for channel in range(array.shape[1]):

@@ -24,8 +24,10 @@ def carry(builder, vector, count, held, step):
     _join(states, held, entry)
     builder.cbranch(builder.icmp_signed("<", index, count), body, done)
     builder.position_at_end(body)
-    _join(states, step(index, states), body)
-    index.add_incoming(builder.add(index, whole(1)), body)
+    following = step(index, states)
+    tail = builder.block  # not the block the step began in, where it holds a loop of its own
+    _join(states, following, tail)
+    index.add_incoming(builder.add(index, whole(1)), tail)
     builder.branch(head)
     builder.position_at_end(done)
     return states

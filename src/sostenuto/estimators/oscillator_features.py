@@ -1,0 +1,223 @@
+"""`OscillatorFeatures`: random damped oscillators read each sequence; the shares of time they spend high are features."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float32
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from sostenuto.checks import check_choice, check_count, require
+from sostenuto.data.batch import as_timespans, interpolate
+from sostenuto.data.scaling import channel_scale
+from sostenuto.estimators.kernel_state import load_kernel_estimator, save_kernel_estimator
+from sostenuto.estimators.oscillator_draw import draw_bank, sample_thresholds
+from sostenuto.estimators.sequences import read_sequences
+from sostenuto.estimators.settings import draw_seed
+from sostenuto.kernels.gram.packed import PackedSequences
+from sostenuto.ops.oscillator_bank import KINDS, LANES, THRESHOLDS, BankStream, OscillatorBank, bank_shares
+from sostenuto.types import PathLike
+
+_CELLS = 1 << 27
+"""Numbers of features that are made at a time."""
+
+
+class OscillatorEstimator(BaseEstimator):
+    """What the oscillator estimators share: reading sequences, the bank, features; `OscillatorFeatures` explains."""
+
+    center_: np.ndarray
+    scale_: np.ndarray
+    seed_: int
+    n_units: Any
+    quality: Any
+    scaling: Any
+    layout: Any
+    random_state: Any
+
+    def save(self, path: PathLike) -> None:
+        """Write the fitted estimator into one safetensors file: bank, scales, coefficients; no pickle."""
+        check_is_fitted(self)
+        save_kernel_estimator(self, path)
+
+    @classmethod
+    def load(cls, path: PathLike) -> Any:
+        """Read what `save` wrote, without unpickling."""
+        return load_kernel_estimator({cls.__name__: cls}, path)[0]
+
+    @property
+    def bank_(self) -> OscillatorBank:
+        """The oscillators, as the op `sostenuto.ops.oscillator_bank` takes them."""
+        arrays = {name: torch.from_numpy(getattr(self, f"bank_{name}_")) for name in OscillatorBank.__annotations__}
+        return OscillatorBank(**arrays)
+
+    def _learn(self, given: Any, timespans: Any) -> Float32[np.ndarray, "n feature"]:
+        """Read the sequences of `fit`, learn scales, draw the bank, set its thresholds; return the features."""
+        check_count("n_units", self.n_units, least=1)
+        check_choice("scaling", self.scaling, ("standard", "minmax", "none"))
+        low, high = self.quality
+        require(0 < low <= high, "expected quality to be two rising numbers above 0", f"got {self.quality!r}")
+        self.seed_ = draw_seed(self.random_state)
+        generator = np.random.default_rng(self.seed_)
+        sequences = read_sequences(self, given, layout=self.layout, allow_nan=True, reset=True)
+        center, scale = channel_scale(sequences, self.scaling)
+        self.center_, self.scale_ = np.asarray(center), np.asarray(scale)
+        self.span_unit_ = 0.0
+        if timespans is not None:
+            spans = as_timespans(timespans, [len(sequence) for sequence in sequences])
+            self.span_unit_ = float(np.median(np.concatenate(spans)))
+        packed, steps = self._packed(sequences, timespans)
+        length = self._median_duration(packed, steps)
+        bank = draw_bank(int(self.n_units), length, packed.num_channels, (low, high), generator)
+        self._keep(bank)
+        self.bank_thresholds_ = sample_thresholds(bank, packed, steps, generator).numpy()
+        return self._shares(packed, steps)
+
+    def _features(self, given: Any, timespans: Any) -> Float32[np.ndarray, "n feature"]:
+        check_is_fitted(self)
+        sequences = read_sequences(self, given, layout=self.layout, allow_nan=True, reset=False)
+        ours, theirs = len(self.center_), sequences[0].shape[1]
+        require(ours == theirs, f"expected {ours} channels, as in fit", f"got {theirs}")
+        return self._shares(*self._packed(sequences, timespans))
+
+    def _packed(self, sequences: list[np.ndarray], timespans: Any) -> tuple[PackedSequences, np.ndarray | None]:
+        """Fill in what is missing, scale, and lay sequences out one below the other; spans in units of their median."""
+        require(
+            (timespans is not None) == (self.span_unit_ > 0),
+            f"expected {'timespans' if self.span_unit_ else 'no timespans'}, as in fit",
+            "got none" if timespans is None else "got some",
+            "pass timespans= to both or to none",
+        )
+        spans = None if timespans is None else as_timespans(timespans, [len(sequence) for sequence in sequences])
+        filled = [
+            interpolate(sequence, None if spans is None else spans[i]) if np.isnan(sequence).any() else sequence
+            for i, sequence in enumerate(sequences)
+        ]
+        packed = PackedSequences.pack(filled)
+        packed = PackedSequences((packed.values - self.center_) / self.scale_, packed.borders)
+        return packed, None if spans is None else np.concatenate(spans) / self.span_unit_
+
+    def _median_duration(self, packed: PackedSequences, spans: np.ndarray | None) -> float:
+        if spans is None:
+            return float(np.median(np.diff(packed.borders)))
+        return float(np.median(np.add.reduceat(spans, packed.borders[:-1])))
+
+    def _shares(self, packed: PackedSequences, spans: np.ndarray | None) -> Float32[np.ndarray, "n feature"]:
+        bank, count = self.bank_, len(packed)
+        features = torch.empty(count, bank.n_units * THRESHOLDS)
+        rows = max(1, _CELLS // features.shape[1])
+        for low in range(0, count, rows):
+            borders = packed.borders[low : low + rows + 1]
+            part = slice(int(borders[0]), int(borders[-1]))
+            own = None if spans is None else torch.from_numpy(spans[part])
+            values = torch.from_numpy(packed.values[part]).float()
+            shares = bank_shares(values, torch.from_numpy(borders - borders[0]), bank, spans=own)
+            features[low : low + rows] = shares.flatten(1)
+        return features.numpy()
+
+    def _keep(self, bank: OscillatorBank) -> None:
+        for name in OscillatorBank.__annotations__:
+            setattr(self, f"bank_{name}_", getattr(bank, name).numpy())
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        tags.input_tags.allow_nan = True
+        return tags
+
+
+class OscillatorFeatures(TransformerMixin, OscillatorEstimator):
+    """Turn sequences of any lengths into fixed features by random damped oscillators.
+
+    Each unit is a damped oscillator s ← λs + u that reads a mix of channels, or of their first or second differences,
+    alone, or followed by a second oscillator that is driven by s (a cascade) or by |s| (an envelope). A feature is the
+    share of the time that a unit's output y = Re(p s) is above one of its 16 thresholds, quantiles of its outputs on
+    the training sequences. Every feature is a running number in [0, 1]: `stream` gives them after each step.
+
+    ``X`` is ``(n, time)`` with one channel, ``(n, time, channel)`` as ``layout`` says, or a list of ``(time, channel)``
+    or ``(time,)`` arrays of any lengths. NaN is filled by a straight line in time. With ``timespans`` (the time before
+    each step) states advance exactly by λ^δ, for a value held over its span.
+
+    Args:
+        n_units: oscillators; 16 features each.
+        quality: range of the quality factors Q = ω/2a: how many radians an oscillator rings before it is damped to
+            e^−½. Frequencies run from one period in the median length of the training sequences to one in 2 steps.
+        scaling: ``"standard"``, ``"minmax"`` or ``"none"``, per channel, learned in `fit`.
+        layout: ``"btc"`` or ``"bct"``: which axis of a 3-D array (and of the items of a list) is time.
+        random_state: of the draw. A whole number makes `fit` repeatable.
+
+    Fitted attributes: ``bank_`` (a `sostenuto.ops.oscillator_bank.OscillatorBank`), ``center_`` and ``scale_`` of the
+    channels, ``span_unit_`` (the median of the training timespans, 0 where there were none), ``seed_``, and
+    ``n_features_in_`` where ``X`` had 2 axes.
+
+    >>> X = np.random.default_rng(0).normal(size=(10, 50))
+    >>> features = OscillatorFeatures(n_units=32, random_state=0).fit(X)
+    >>> features.transform(X).shape
+    (10, 512)
+    """
+
+    # No annotations: scikit-learn wants any value taken here without a word and judged in `fit`.
+    def __init__(self, n_units=700, *, quality=(0.3, 8.0), scaling="standard", layout="btc", random_state=None) -> None:
+        self.n_units = n_units
+        self.quality = quality
+        self.scaling = scaling
+        self.layout = layout
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None, *, timespans: Any = None) -> "OscillatorFeatures":  # noqa: ARG002, N803
+        """Learn scales, draw the oscillators and set their thresholds."""
+        self._learn(X, timespans)
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None, *, timespans: Any = None) -> Any:  # noqa: ARG002, N803
+        """Do `fit`, and return the features of ``X``, in one pass."""
+        return self._learn(X, timespans)
+
+    def transform(self, X: Any, *, timespans: Any = None) -> Float32[np.ndarray, "n feature"]:  # noqa: N803
+        """Give the features of every sequence, the units of the first threshold first."""
+        return self._features(X, timespans)
+
+    def stream(self) -> "FeatureStream":
+        """Begin a sequence that is read step by step."""
+        check_is_fitted(self)
+        return FeatureStream(self)
+
+    def get_feature_names_out(self, input_features: Any = None) -> Any:  # noqa: ARG002
+        """Name the features by unit and threshold, such as ``envelope3_above7``."""
+        check_is_fitted(self)
+        kinds = [KINDS[k] for k in self.bank_kind_.repeat(LANES)]
+        units = range(int(self.n_units))
+        names = [f"{kinds[unit]}{unit}_above{level}" for level in range(THRESHOLDS) for unit in units]
+        return np.asarray(names, dtype=object)
+
+
+class FeatureStream:
+    """Features of one sequence while it arrives: memory of the order of the units, whatever its length.
+
+    >>> features = OscillatorFeatures(n_units=20, random_state=0).fit(np.random.default_rng(0).normal(size=(9, 40)))
+    >>> stream = features.stream()
+    >>> for value in [0.1, 0.5, -0.2]:
+    ...     stream.push(value)
+    >>> stream.features().shape
+    (320,)
+    """
+
+    def __init__(self, estimator: OscillatorEstimator) -> None:
+        self._bank = BankStream(estimator.bank_)
+        self._center, self._scale = (part.astype(np.float64) for part in (estimator.center_, estimator.scale_))
+        self._unit = estimator.span_unit_
+
+    def push(self, values: Any, timespan: float | None = None) -> None:
+        """Read one more step, a value for every channel; a missing step is left out by the span of the next one."""
+        require(
+            (timespan is not None) == (self._unit > 0),
+            f"expected {'a timespan' if self._unit else 'no timespan'}, as in fit",
+            f"got {timespan}",
+        )
+        row = ((np.asarray(values, dtype=np.float64).reshape(1, -1) - self._center) / self._scale).astype(np.float32)
+        require(row.shape[1] == len(self._center), f"expected {len(self._center)} values", f"got {row.shape[1]}")
+        self._bank.push(row, None if timespan is None else torch.tensor([timespan / self._unit]))
+
+    def features(self) -> Float32[np.ndarray, " feature"]:
+        """Give the features of what has been read so far: those `transform` gives for it."""
+        return self._bank.shares().flatten().numpy()
