@@ -91,8 +91,7 @@ class OscillatorClassifier(ClassifierMixin, OscillatorEstimator):
         )
         held_out = ridge.held_out.numpy()
         self.classes_, self.penalty_ = classes, ridge.penalty
-        self.coef_ = (ridge.weights / ridge.scale[:, None]).numpy()
-        self.intercept_ = (ridge.offset - (ridge.center @ torch.from_numpy(self.coef_)).double()).numpy()
+        self.coef_, self.intercept_ = (part.numpy() for part in ridge.line())
         rows = several if several.any() else np.ones(len(indices), bool)
         self.best_score_ = float(np.mean(held_out[rows].argmax(1) == indices[rows]))
         self.temperature_ = temperature(held_out[rows], indices[rows])
@@ -105,18 +104,21 @@ class OscillatorClassifier(ClassifierMixin, OscillatorEstimator):
 
     def predict_proba(self, X: Any, *, timespans: Any = None) -> Float64[np.ndarray, "n class"]:  # noqa: N803
         """Give the probability of every class, in the order of ``classes_``."""
-        return softmax(self._scores(X, timespans) / self.temperature_)
+        scores = self._scores(X, timespans)
+        return softmax(scores / self.temperature_)
 
     def predict(self, X: Any, *, timespans: Any = None) -> Shaped[np.ndarray, " n"]:  # noqa: N803
         """Give the class with the highest score for every sequence."""
-        return self.classes_[self._scores(X, timespans).argmax(1)]
+        best = self._scores(X, timespans).argmax(1)
+        return self.classes_[best]
 
     def stream(self) -> "ClassStream":
         """Begin a sequence that is read step by step, with an answer after each step."""
         return ClassStream(self)
 
     def _scores(self, given: Any, timespans: Any) -> Float64[np.ndarray, "n class"]:
-        return (self._features(given, timespans) @ self.coef_).astype(np.float64) + self.intercept_
+        features = self._features(given, timespans)
+        return features @ self.coef_ + self.intercept_
 
 
 class ClassStream(FeatureStream):
@@ -135,7 +137,7 @@ class ClassStream(FeatureStream):
 
     def predict_proba(self) -> Float64[np.ndarray, " class"]:
         """Give the probability of every class after what has been read so far."""
-        scores = (self.features() @ self._estimator.coef_).astype(np.float64) + self._estimator.intercept_
+        scores = self.features() @ self._estimator.coef_ + self._estimator.intercept_
         return softmax(scores[None] / self._estimator.temperature_)[0]
 
     def predict(self) -> Any:

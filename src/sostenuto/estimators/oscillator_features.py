@@ -1,4 +1,4 @@
-"""`OscillatorFeatures`: random damped oscillators read each sequence; the shares of time they spend high are features."""
+"""`OscillatorFeatures`: random damped oscillators read each sequence; how long they are high is a feature."""
 
 from typing import Any
 
@@ -181,6 +181,11 @@ class OscillatorFeatures(TransformerMixin, OscillatorEstimator):
         """Begin a sequence that is read step by step."""
         check_is_fitted(self)
         return FeatureStream(self)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float32"]
+        return tags
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:  # noqa: ARG002
         """Name the features by unit and threshold, such as ``envelope3_above7``."""

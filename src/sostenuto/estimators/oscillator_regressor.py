@@ -53,17 +53,16 @@ class OscillatorRegressor(RegressorMixin, OscillatorEstimator):
         weight = torch.from_numpy(_check_sample_weight(sample_weight, features, dtype=np.float64))
         ridge = LeaveOneOutRidge.fit(features, torch.from_numpy((columns - center) / spread), sample_weight=weight)
         self.penalty_ = ridge.penalty
-        coefficients = ridge.weights / ridge.scale[:, None]
-        offset = ridge.offset - (ridge.center @ coefficients).double()
-        self.coef_ = (coefficients * torch.from_numpy(spread).float()).numpy()
-        self.intercept_ = offset.numpy() * spread + center
+        slope, offset = (part.numpy() for part in ridge.line())
+        self.coef_, self.intercept_ = slope * spread, offset * spread + center
         residual = ridge.held_out.numpy() - (columns - center) / spread
         self.best_score_ = float(1 - np.mean(residual**2))
         return self
 
     def predict(self, X: Any, *, timespans: Any = None) -> np.ndarray:  # noqa: N803
         """Give the predicted numbers in the shape of the ``y`` of `fit`."""
-        numbers = (self._features(X, timespans) @ self.coef_).astype(np.float64) + self.intercept_
+        features = self._features(X, timespans)
+        numbers = features @ self.coef_ + self.intercept_
         return numbers if self.has_columns_ else numbers[:, 0]
 
     def __sklearn_tags__(self) -> Any:

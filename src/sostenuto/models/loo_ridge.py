@@ -37,7 +37,7 @@ class LeaveOneOutRidge:
         sample_weight: Float[Tensor, " n"] | None = None,
         judged: Bool[Tensor, " n"] | None = None,
     ) -> "LeaveOneOutRidge":
-        """Minimize ``Σᵢ wᵢ‖yᵢ − xᵢB − b‖² + λ‖B‖²`` over standardized features, b free.
+        """Minimize ``Σᵢ wᵢ‖yᵢ − xᵢB − b‖² + λ‖B‖²`` over standardized features, b free, weights of mean 1.
 
         With the rows scaled by √w, centered, and K = XXᵀ = VSVᵀ, the residual of row i when it is left out is
         cᵢ / dᵢ, c = (K + λ)⁻¹y and d the diagonal of the inverse of the system that has the intercept in it, so that
@@ -53,10 +53,12 @@ class LeaveOneOutRidge:
         require(count >= 2, "expected at least 2 rows to fit a ridge", f"got {count}")
         weight = torch.ones(count, dtype=torch.float64) if sample_weight is None else sample_weight.double()
         require(bool((weight >= 0).all()) and float(weight.sum()) > 0, "expected weights of at least 0", "got others")
+        present = weight > 0
+        weight = weight / weight[present].mean()
         share = weight / weight.sum()
         center = share.to(features.dtype) @ features
         rows = features - center
-        scale = (share.to(rows.dtype) @ rows.square()).sqrt()
+        scale = features[present].std(0, correction=0)
         scale = torch.where(scale > 1e-6 * (1 + center.abs()), scale, torch.inf)
         rows /= scale
         offset = share @ targets.double()
@@ -66,14 +68,22 @@ class LeaveOneOutRidge:
         values, vectors = torch.linalg.eigh(gram)
         solver = _Solver(values.clamp(min=0), vectors, response, root)
         wanted = torch.ones(count, dtype=torch.bool) if judged is None else judged
-        penalty = solver.choose(width * PENALTIES, wanted & (weight > 0)) if bool(wanted.any()) else width * FEW
+        penalty = solver.choose(width * PENALTIES, wanted & present) if bool(wanted.any()) else width * FEW
         dual, residual = solver.solve(penalty)
         weights = rows.T @ (dual * root[:, None]).to(rows.dtype)
-        return cls(center, scale, weights, offset, float(penalty), targets.double() - residual)
+        # A row of weight 0 is left out already.
+        held_out = torch.where(present[:, None], targets.double() - residual, (rows @ weights).double() + offset)
+        return cls(center, scale, weights, offset, float(penalty), held_out)
 
     def predict(self, features: Float[Tensor, "row feature"]) -> Float[Tensor, "row output"]:
         """Predict in float64."""
-        return ((features - self.center) / self.scale @ self.weights).double() + self.offset
+        slope, offset = self.line()
+        return features.double() @ slope + offset
+
+    def line(self) -> tuple[Float[Tensor, "feature output"], Float[Tensor, " output"]]:
+        """Give slope and intercept for features as they are, in float64."""
+        slope = self.weights.double() / self.scale.double()[:, None]
+        return slope, self.offset - self.center.double() @ slope
 
 
 @dataclass(frozen=True, eq=False)

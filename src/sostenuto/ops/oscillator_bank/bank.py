@@ -86,9 +86,9 @@ class PackedBank(NamedTuple):
 
 def pack_bank(bank: OscillatorBank, spans: Float[Tensor, " D"]) -> PackedBank:
     """Lay a bank out for compiled code, with the coefficients of the spans that occur."""
-    table = _in_blocks(bank.coefficients(spans))
-    constants = _in_blocks(torch.cat([bank.readout(), bank.thresholds.double()], 1)[None])[0]
-    mix = _in_blocks(bank.mix.double()[None])[0]
+    table = in_blocks(bank.coefficients(spans))
+    constants = in_blocks(torch.cat([bank.readout(), bank.thresholds.double()], 1)[None])[0]
+    mix = in_blocks(bank.mix.double()[None])[0]
     offsets = (4 * bank.channels.long()).contiguous().numpy()
     plan = [
         (
@@ -106,7 +106,7 @@ def pack_bank(bank: OscillatorBank, spans: Float[Tensor, " D"]) -> PackedBank:
     return PackedBank(spans.float().numpy(), np.array(plan, np.int64), (table, constants, mix, offsets))
 
 
-def _in_blocks(values: Float[Tensor, "D U p"]) -> np.ndarray:
+def in_blocks(values: Float[Tensor, "D U p"]) -> np.ndarray:
     """Put units side by side in blocks: (D, blocks, p, LANES), zeros in empty lanes."""
     depth, units, parts = values.shape
     blocks = -(-units // LANES)

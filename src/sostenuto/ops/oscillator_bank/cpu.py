@@ -95,7 +95,10 @@ def _generate(builder, kind, counts, steps, drive, inputs, block, state, output)
             return [[sr], [si], [vr], [vi]]
         weight = spread(builder, span, _VECTOR, LANES)
         exceeds = [builder.fcmp_ordered(">", y, at(constants, PARTS + j)) for j in range(counts)]
-        added = [[builder.fadd(total[0], builder.select(mask, weight, zero))] for mask, total in zip(exceeds, above)]
+        added = [
+            [builder.fadd(total[0], builder.select(mask, weight, zero))]
+            for mask, total in zip(exceeds, above, strict=True)
+        ]
         return [[sr], [si], [vr], [vi], *added]
 
     places = [builder.add(state, whole(_BYTES * position)) for position in range(4 + counts)]

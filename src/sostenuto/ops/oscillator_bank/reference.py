@@ -1,7 +1,7 @@
 """What the oscillator bank means, in plain torch: a loop over the steps of one sequence, all units at once."""
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from sostenuto.ops.oscillator_bank.bank import LANES, OscillatorBank
@@ -42,14 +42,17 @@ def bank_shares_reference(
 
 
 def slopes(
-    values: Float[Tensor, "T C"], spans: Float[Tensor, " T"]
-) -> tuple[Float[Tensor, "T C"], Float[Tensor, "T C"]]:
+    values: Float[Tensor, "S C"], spans: Float[Tensor, " S"], starts: Int[Tensor, " S"] | None = None
+) -> tuple[Float[Tensor, "S C"], Float[Tensor, "S C"]]:
     """Give the slope over the span before each step, and the slope of the slopes; 0 where there is none yet.
+
+    ``starts`` says of each step where its sequence begins; without it all steps are one sequence.
 
     >>> slopes(torch.tensor([[0.0], [1.0], [4.0]]), torch.ones(3))[1].flatten().tolist()
     [0.0, 0.0, 2.0]
     """
     first, second = torch.zeros_like(values), torch.zeros_like(values)
-    first[1:] = (values[1:] - values[:-1]) / spans[1:, None]
-    second[2:] = (first[2:] - first[1:-1]) / spans[2:, None]
+    place = torch.arange(len(values), device=values.device) - (0 if starts is None else starts)
+    first[1:] = (values[1:] - values[:-1]) / spans[1:, None] * (place[1:, None] >= 1)
+    second[1:] = (first[1:] - first[:-1]) / spans[1:, None] * (place[1:, None] >= 2)
     return first, second

@@ -1,0 +1,162 @@
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.metrics import log_loss
+from sklearn.model_selection import cross_val_score
+
+import sostenuto as so
+from sostenuto.checks import InputError
+
+
+def waves(count=60, length=80, seed=0, classes=3):
+    """Noisy sine waves whose frequency is the class."""
+    generator = np.random.default_rng(seed)
+    labels = np.arange(count) % classes
+    time = np.arange(length)
+    phase = generator.uniform(0, 2 * np.pi, (count, 1))
+    return np.sin(0.2 * (1 + labels[:, None]) * time + phase) + generator.normal(size=(count, length)), labels
+
+
+def test_waves_are_told_apart_and_probabilities_are_calibrated():
+    X, y = waves(90)
+    X_new, y_new = waves(300, seed=1)
+    classifier = so.OscillatorClassifier(200, random_state=0).fit(X, y)
+    assert classifier.score(X_new, y_new) > 0.95
+    probabilities = classifier.predict_proba(X_new)
+    np.testing.assert_allclose(probabilities.sum(1), 1)
+    assert (classifier.classes_[probabilities.argmax(1)] == classifier.predict(X_new)).all()
+    assert log_loss(y_new, probabilities) < 0.25  # ln 3 = 1.1 is what a guess has
+    assert classifier.best_score_ > 0.9
+
+
+def test_noise_alone_is_not_learned():
+    generator = np.random.default_rng(0)
+    X, y = generator.normal(size=(120, 50)), generator.integers(0, 2, 120)
+    classifier = so.OscillatorClassifier(100, random_state=0).fit(X, y)
+    assert abs(classifier.best_score_ - 0.5) < 0.2
+    assert classifier.predict_proba(generator.normal(size=(200, 50))).max() < 0.9
+
+
+def test_labels_of_any_kind_unequal_lengths_channels_and_layouts():
+    X, y = waves(45)
+    names = np.array(["slow", "middle", "fast"])[y]
+    ragged = [np.stack([row[: 60 + i % 20], row[: 60 + i % 20] ** 2], 1) for i, row in enumerate(X)]
+    classifier = so.OscillatorClassifier(100, random_state=0).fit(ragged, names)
+    assert set(classifier.predict(ragged)) == {"slow", "middle", "fast"}
+    cube = np.stack([X, X**2], 2)
+    btc = so.OscillatorFeatures(50, random_state=0).fit_transform(cube)
+    bct = so.OscillatorFeatures(50, random_state=0, layout="bct").fit_transform(cube.transpose(0, 2, 1))
+    np.testing.assert_array_equal(btc, bct)
+
+
+def test_one_series_for_each_class_is_enough_to_answer():
+    X, y = waves(60, classes=6, length=200)
+    X_new, y_new = waves(120, classes=6, length=200, seed=5)
+    classifier = so.OscillatorClassifier(200, random_state=0).fit(X[:6], y[:6])
+    assert classifier.score(X_new, y_new) > 0.6
+    assert np.isfinite(classifier.predict_proba(X_new)).all()
+
+
+def test_features_have_names_ranges_and_a_seed():
+    X, _ = waves()
+    features = so.OscillatorFeatures(40, random_state=3).fit(X)
+    values = features.transform(X)
+    assert values.shape == (60, 640)
+    assert values.min() >= 0
+    assert values.max() <= 1
+    names = features.get_feature_names_out()
+    assert len(set(names)) == 640
+    assert names[0] == "single0_above0"
+    assert names[41] == "single1_above1"
+    np.testing.assert_array_equal(clone(features).fit(X).transform(X), values)
+    assert (so.OscillatorFeatures(40, random_state=4).fit_transform(X) != values).any()
+
+
+@pytest.mark.parametrize("irregular", [False, True])
+def test_a_stream_gives_the_features_of_transform(irregular):
+    X, y = waves(30, length=50)
+    spans = np.random.default_rng(2).uniform(0.2, 3.0, X.shape) if irregular else None
+    classifier = so.OscillatorClassifier(80, random_state=0).fit(X, y, timespans=spans)
+    features = so.OscillatorFeatures(80, random_state=0).fit(X, timespans=spans)
+    part = {"timespans": spans[:1]} if irregular else {}
+    stream, judged = features.stream(), classifier.stream()
+    for t, value in enumerate(X[0]):
+        span = () if spans is None else (spans[0, t],)
+        stream.push(value, *span)
+        judged.push(value, *span)
+    np.testing.assert_allclose(stream.features(), features.transform(X[:1], **part)[0], atol=1e-6)
+    np.testing.assert_allclose(judged.predict_proba(), classifier.predict_proba(X[:1], **part)[0], atol=1e-5)
+    assert judged.predict() == classifier.predict(X[:1], **part)[0]
+
+
+def test_only_ratios_of_timespans_matter():
+    X, y = waves(30)
+    spans = np.random.default_rng(2).uniform(0.2, 3.0, X.shape)
+    seconds = so.OscillatorClassifier(60, random_state=0).fit(X, y, timespans=spans)
+    hours = so.OscillatorClassifier(60, random_state=0).fit(X, y, timespans=spans * 3600)
+    np.testing.assert_allclose(
+        seconds.predict_proba(X, timespans=spans), hours.predict_proba(X, timespans=spans * 3600), atol=1e-3
+    )
+    with pytest.raises(InputError, match="expected timespans, as in fit, got none"):
+        seconds.predict(X)
+
+
+def test_missing_values_are_drawn_through():
+    X, y = waves(60)
+    holes = X.copy()
+    holes[:, 10:14] = np.nan
+    classifier = so.OscillatorClassifier(100, random_state=0).fit(holes, y)
+    filled = X.copy()
+    filled[:, 9:15] = X[:, [9]] + (X[:, [14]] - X[:, [9]]) * np.arange(6) / 5
+    np.testing.assert_allclose(
+        classifier.predict_proba(holes), so.OscillatorClassifier(100, random_state=0).fit(filled, y).predict_proba(filled),
+        atol=0.02,
+    )  # fmt: skip
+
+
+def test_weights_of_samples_and_classes():
+    X, y = waves(120, classes=2)
+    X = X + np.random.default_rng(8).normal(size=X.shape) * 4
+    rare = np.concatenate([np.flatnonzero(y == 0), np.flatnonzero(y == 1)[:6]])
+    noise = np.random.default_rng(9).normal(size=(100, 80))
+    plain = so.OscillatorClassifier(60, random_state=0).fit(X[rare], y[rare]).decision_function(noise)
+    balanced = so.OscillatorClassifier(60, random_state=0, class_weight="balanced").fit(X[rare], y[rare])
+    assert balanced.decision_function(noise).mean() > plain.mean() + 0.1
+    weight = np.where(y[rare] == 1, 10.0, 1.0)
+    weighted = so.OscillatorClassifier(60, random_state=0).fit(X[rare], y[rare], sample_weight=weight)
+    np.testing.assert_allclose(
+        weighted.decision_function(noise), balanced.decision_function(noise), atol=1e-4
+    )  # the same weights, up to a factor
+
+
+def test_numbers_are_predicted_one_or_several():
+    generator = np.random.default_rng(0)
+    speed = generator.uniform(0.1, 1.0, 120)
+    X = np.sin(speed[:, None] * np.arange(100)) + 0.1 * generator.normal(size=(120, 100))
+    regressor = so.OscillatorRegressor(200, random_state=0).fit(X[:80], speed[:80])
+    assert regressor.score(X[80:], speed[80:]) > 0.97
+    both = so.OscillatorRegressor(200, random_state=0).fit(X[:80], np.stack([speed, -speed], 1)[:80])
+    np.testing.assert_allclose(both.predict(X[80:])[:, 0], regressor.predict(X[80:]), atol=1e-4)
+    np.testing.assert_allclose(both.predict(X[80:])[:, 1], -regressor.predict(X[80:]), atol=1e-4)
+
+
+def test_saved_and_loaded_it_answers_alike(tmp_path):
+    X, y = waves(30)
+    for estimator in (
+        so.OscillatorClassifier(40, random_state=0).fit(X, np.array(["a", "b", "c"])[y]),
+        so.OscillatorRegressor(40, random_state=0).fit(X, y.astype(float)),
+    ):
+        estimator.save(tmp_path / "model.safetensors")
+        again = type(estimator).load(tmp_path / "model.safetensors")
+        np.testing.assert_array_equal(again.predict(X), estimator.predict(X))
+
+
+def test_a_search_over_it_works_and_bad_parameters_are_named():
+    X, y = waves(45)
+    assert cross_val_score(so.OscillatorClassifier(60, random_state=0), X, y, cv=3).mean() > 0.8
+    with pytest.raises(InputError, match="expected n_units"):
+        so.OscillatorClassifier(0).fit(X, y)
+    with pytest.raises(InputError, match="expected quality to be two rising numbers above 0"):
+        so.OscillatorClassifier(quality=(3.0, 1.0)).fit(X, y)
+    with pytest.raises(InputError, match="expected 1 channels, as in fit, got 2"):
+        so.OscillatorClassifier(20).fit(X[:, :, None], y).predict(np.zeros((3, 80, 2)))

@@ -1,0 +1,92 @@
+import numpy as np
+import pytest
+import torch
+
+from sostenuto.checks import InputError
+from sostenuto.models.loo_ridge import FEW, PENALTIES, LeaveOneOutRidge
+
+
+def problem(count, width, outputs=2, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    features = torch.randn(count, width, generator=generator, dtype=torch.float64) * torch.logspace(-1, 1, width) + 3
+    weights = (
+        torch.randn(width, outputs, generator=generator, dtype=torch.float64) / torch.logspace(-1, 1, width)[:, None]
+    )
+    noise = torch.randn(count, outputs, generator=generator, dtype=torch.float64)
+    return features, features @ weights + noise, 0.1 + torch.rand(count, generator=generator, dtype=torch.float64)
+
+
+def solve(rows, targets, weight, penalty):
+    """Minimize Σ wᵢ‖yᵢ − xᵢB − b‖² + λ‖B‖² by its normal equations; give B and b."""
+    wide = torch.cat([rows, torch.ones(len(rows), 1, dtype=rows.dtype)], 1)
+    penalized = penalty * torch.eye(wide.shape[1], dtype=rows.dtype)
+    penalized[-1, -1] = 0
+    solution = torch.linalg.solve(wide.T @ (weight[:, None] * wide) + penalized, wide.T @ (weight[:, None] * targets))
+    return solution[:-1], solution[-1]
+
+
+def left_out(rows, targets, weight, penalty):
+    """Predict every row by a ridge fitted to all the others."""
+    answers = []
+    for i in range(len(rows)):
+        others = torch.arange(len(rows)) != i
+        slope, offset = solve(rows[others], targets[others], weight[others], penalty)
+        answers.append(rows[i] @ slope + offset)
+    return torch.stack(answers)
+
+
+@pytest.mark.parametrize("size", [(25, 4), (12, 40), (30, 30)])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_weights_and_held_out_answers_are_those_of_the_definition(size, weighted):
+    features, targets, drawn = problem(*size)
+    weight = drawn if weighted else torch.ones(size[0], dtype=torch.float64)
+    ridge = LeaveOneOutRidge.fit(features, targets, sample_weight=weight if weighted else None)
+    rows, weight = (features - ridge.center) / ridge.scale, weight / weight.mean()
+    slope, offset = solve(rows, targets, weight, ridge.penalty)
+    torch.testing.assert_close(ridge.weights, slope, rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(ridge.predict(features), rows @ slope + offset, rtol=1e-6, atol=1e-8)
+    answers = left_out(rows, targets, weight, ridge.penalty)
+    torch.testing.assert_close(ridge.held_out, answers, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("some", [False, True])
+def test_the_penalty_has_the_least_error_over_the_judged_rows(some):
+    features, targets, weight = problem(60, 10, seed=3)
+    targets[:15] = targets.mean(0)  # best predicted by a strong penalty, the others by a weak one
+    judged = torch.arange(60) < (15 if some else 60)
+    ridge = LeaveOneOutRidge.fit(features, targets, sample_weight=weight, judged=judged)
+    rows, weight = (features - ridge.center) / ridge.scale, weight / weight.mean()
+
+    def error(penalty):
+        misses = (left_out(rows, targets, weight, penalty) - targets).square().sum(1)
+        return float((weight * misses)[judged].sum())
+
+    assert error(ridge.penalty) <= 1.0001 * min(error(float(penalty)) for penalty in 10 * PENALTIES)
+    everything = LeaveOneOutRidge.fit(features, targets, sample_weight=weight)
+    assert (ridge.penalty != everything.penalty) == some
+
+
+def test_where_no_row_is_judged_the_penalty_is_fixed():
+    features, targets, _ = problem(20, 60)
+    none = torch.zeros(20, dtype=torch.bool)
+    assert LeaveOneOutRidge.fit(features, targets, judged=none).penalty == pytest.approx(60 * FEW)
+
+
+def test_a_row_of_weight_zero_is_not_there():
+    features, targets, weight = problem(20, 5)
+    weight[3] = 0
+    with_it = LeaveOneOutRidge.fit(features, targets, sample_weight=weight)
+    kept = torch.arange(20) != 3
+    without = LeaveOneOutRidge.fit(features[kept], targets[kept], sample_weight=weight[kept])
+    torch.testing.assert_close(with_it.predict(features), without.predict(features), rtol=1e-6, atol=1e-8)
+
+
+def test_constant_features_do_no_harm_and_one_row_is_refused():
+    features, targets, _ = problem(30, 4)
+    wider = torch.cat([features, torch.full((30, 3), 0.7, dtype=torch.float64)], 1)
+    ridge = LeaveOneOutRidge.fit(wider.float(), targets)
+    moved = wider.clone()
+    moved[:, 4:] += 5
+    np.testing.assert_allclose(ridge.predict(moved.float()), ridge.predict(wider.float()))
+    with pytest.raises(InputError, match="expected at least 2 rows to fit a ridge, got 1"):
+        LeaveOneOutRidge.fit(features[:1], targets[:1])
