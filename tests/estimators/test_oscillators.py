@@ -1,3 +1,5 @@
+# ruff: noqa: N806 (X is scikit-learn's own name)
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -108,10 +110,8 @@ def test_missing_values_are_drawn_through():
     classifier = so.OscillatorClassifier(100, random_state=0).fit(holes, y)
     filled = X.copy()
     filled[:, 9:15] = X[:, [9]] + (X[:, [14]] - X[:, [9]]) * np.arange(6) / 5
-    np.testing.assert_allclose(
-        classifier.predict_proba(holes), so.OscillatorClassifier(100, random_state=0).fit(filled, y).predict_proba(filled),
-        atol=0.02,
-    )  # fmt: skip
+    whole = so.OscillatorClassifier(100, random_state=0).fit(filled, y)
+    np.testing.assert_allclose(classifier.predict_proba(holes), whole.predict_proba(filled), atol=0.02)
 
 
 def test_weights_of_samples_and_classes():
@@ -160,3 +160,67 @@ def test_a_search_over_it_works_and_bad_parameters_are_named():
         so.OscillatorClassifier(quality=(3.0, 1.0)).fit(X, y)
     with pytest.raises(InputError, match="expected 1 channels, as in fit, got 2"):
         so.OscillatorClassifier(20).fit(X[:, :, None], y).predict(np.zeros((3, 80, 2)))
+
+
+@pytest.fixture
+def few_rows(monkeypatch):
+    """Let sums take over at sizes that a test can afford."""
+    monkeypatch.setattr("sostenuto.estimators.oscillator_ridge.MOST_ROWS", 50)
+    monkeypatch.setattr("sostenuto.estimators.oscillator_ridge.SAMPLE_ROWS", 60)
+    monkeypatch.setattr("sostenuto.estimators.oscillator_features._CELLS", 16 * 30 * 25)
+
+
+def test_many_sequences_are_summed_up_in_parts(few_rows, monkeypatch):
+    X, y = waves(60)
+    summed = so.OscillatorClassifier(30, random_state=0).fit(X, y)
+    monkeypatch.setattr("sostenuto.estimators.oscillator_ridge.MOST_ROWS", 100)
+    compared = so.OscillatorClassifier(30, random_state=0).fit(X, y)
+    assert summed.penalty_ == compared.penalty_
+    np.testing.assert_allclose(summed.decision_function(X), compared.decision_function(X), atol=1e-3)
+    numbers = so.OscillatorRegressor(30, random_state=0).fit(X, y)
+    monkeypatch.setattr("sostenuto.estimators.oscillator_ridge.MOST_ROWS", 50)
+    sums = so.OscillatorRegressor(30, random_state=0).fit(X, y)
+    np.testing.assert_allclose(sums.predict(X), numbers.predict(X), atol=1e-3)
+
+
+def test_parts_given_one_after_the_other_are_all_learned(few_rows):
+    X, y = waves(60)
+    parts = so.OscillatorClassifier(30, random_state=0).partial_fit(X[:20], y[:20], classes=[0, 1, 2])
+    alone = parts.decision_function(X)
+    parts.partial_fit(X[20:45], y[20:45]).partial_fit(X[45:], y[45:])
+    assert (parts.decision_function(X) != alone).any()
+    assert parts.score(X, y) > 0.95
+    weighted = so.OscillatorClassifier(30, random_state=0).partial_fit(X[:20], y[:20], classes=[0, 1, 2])
+    weighted.partial_fit(X[20:], y[20:], sample_weight=np.ones(40))
+    np.testing.assert_allclose(weighted.decision_function(X), parts.decision_function(X), atol=1e-6)
+    numbers = so.OscillatorRegressor(30, random_state=0).partial_fit(X[:20], y[:20]).partial_fit(X[20:], y[20:])
+    assert numbers.score(X, y) > 0.8
+
+
+def test_what_partial_fit_cannot_do_is_said(few_rows, tmp_path):
+    X, y = waves(60)
+    parts = so.OscillatorClassifier(30, random_state=0).partial_fit(X[:20], y[:20])
+    with pytest.raises(InputError, match=r"expected classes of the first part, got \[7\]"):
+        parts.partial_fit(X[:3], [7, 7, 7])
+    with pytest.raises(InputError, match="expected class_weight to be a dict or None with partial_fit"):
+        so.OscillatorClassifier(class_weight="balanced").partial_fit(X, y)
+    parts.save(tmp_path / "model.safetensors")
+    loaded = so.OscillatorClassifier.load(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(loaded.predict(X), parts.predict(X))
+    with pytest.raises(InputError, match="whose sums were not kept"):
+        loaded.partial_fit(X, y)
+
+
+def test_a_cluster_of_one_or_two_workers_gives_the_same_sums(few_rows):
+    distributed = pytest.importorskip("distributed", reason="needs the extra [cluster]")
+    X, y = waves(60)
+    here = so.OscillatorClassifier(30, random_state=0).fit(X, y)
+    for workers in (1, 2):
+        with (
+            distributed.LocalCluster(
+                n_workers=workers, threads_per_worker=1, processes=False, dashboard_address=None
+            ) as cluster,
+            distributed.Client(cluster) as client,
+        ):
+            there = so.OscillatorClassifier(30, random_state=0).fit(X, y, client=client)
+        np.testing.assert_allclose(there.coef_, here.coef_, rtol=0, atol=1e-10 * np.abs(here.coef_).max())

@@ -129,7 +129,7 @@ def test_more_distinct_spans_than_are_kept_at_a_time_change_nothing():
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 400), st.floats(1e-3, 1e3))
 def test_a_constant_input_settles_where_the_closed_form_says(length, size):
-    """Held at 1, a single oscillator tends to Re(p / (1 − λ)): the state is exact at every span, so any grid ends there."""
+    """A single oscillator tends to Re(p / (1 − λ)) per unit of input, whatever the spans: it is exact for each."""
     bank = small_bank(LANES)
     bank = OscillatorBank(**{**vars(bank), "order": torch.zeros(1, dtype=torch.int64)})
     spans = torch.full((length,), 4000.0 / length)

@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import Float64, Shaped
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_sample_weight
@@ -12,11 +11,10 @@ from sklearn.utils.validation import _check_sample_weight, check_consistent_leng
 
 from sostenuto.checks import require
 from sostenuto.estimators.class_scores import softmax, temperature
-from sostenuto.estimators.oscillator_features import FeatureStream, OscillatorEstimator
-from sostenuto.models.loo_ridge import LeaveOneOutRidge
+from sostenuto.estimators.oscillator_ridge import AnswerStream, HeldOut, OscillatorRidge
 
 
-class OscillatorClassifier(ClassifierMixin, OscillatorEstimator):
+class OscillatorClassifier(ClassifierMixin, OscillatorRidge):
     """Classify sequences of any lengths by random damped oscillators and a ridge: no training, seconds.
 
     The features are those of `OscillatorFeatures`; a ridge regression on the one-against-rest labels ±1 reads them, its
@@ -68,34 +66,85 @@ class OscillatorClassifier(ClassifierMixin, OscillatorEstimator):
         self.random_state = random_state
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, *, timespans: Any = None  # noqa: N803
-    ) -> "OscillatorClassifier":  # fmt: skip
-        """Learn to tell the classes ``y`` (n labels of any kind) of ``X``."""
-        labels = validate_data(self, y=y)
+        self,
+        X: Any,  # noqa: N803
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        timespans: Any = None,
+        client: Any = None,
+    ) -> "OscillatorClassifier":
+        """Learn to tell the classes ``y`` (n labels of any kind) of ``X``.
+
+        With a ``client`` of dask.distributed the sums that the ridge needs are made on its workers.
+        """
+        labels, indices = self._labels(X, y)
+        rows = self._draw(X, timespans)
+        targets, weight, several = self._targets(labels, indices, sample_weight)
+        self._calibrate(self._fit_ridge(rows, targets, weight, several, client), indices, several)
+        return self
+
+    def partial_fit(
+        self,
+        X: Any,  # noqa: N803
+        y: Any,
+        classes: Any = None,
+        sample_weight: Any = None,
+        *,
+        timespans: Any = None,
+    ) -> "OscillatorClassifier":
+        """Learn from some more sequences; only sums over them are kept, so that all together need not fit in memory.
+
+        The first call names all ``classes`` (those in ``y`` if None), sets scales and thresholds, and chooses penalty
+        and temperature. ``class_weight`` needs all of ``y`` at once if it is ``"balanced"``: pass weights instead.
+        """
+        require(
+            self.class_weight != "balanced",
+            "expected class_weight to be a dict or None with partial_fit",
+            "got 'balanced', which needs all of y",
+            "pass the weights as a dict",
+        )
+        if self._check_goes_on():
+            labels, indices = self._labels(X, y, self.classes_)
+            self._fit_part(self._read(X, timespans), *self._targets(labels, indices, sample_weight))
+            return self
+        labels, indices = self._labels(X, y, None if classes is None else np.unique(classes))
+        rows = self._draw(X, timespans)
+        targets, weight, several = self._targets(labels, indices, sample_weight)
+        held_out = self._fit_part(rows, targets, weight, several)
+        assert held_out is not None
+        self._calibrate(held_out, indices, several)
+        return self
+
+    def _labels(self, given: Any, y: Any, classes: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Check labels, and give them with their places among the classes; ``classes`` None: those that occur."""
+        labels = np.asarray(validate_data(self, y=y))
         check_classification_targets(labels)
-        check_consistent_length(X, labels)
-        classes, indices = np.unique(labels, return_inverse=True)
-        got = f"got 1 class, {str(classes[0])!r}" if len(classes) else "got no labels"
-        require(len(classes) > 1, "expected at least 2 classes", got, "check y")
-        features = torch.from_numpy(self._learn(X, timespans))
-        weight = _check_sample_weight(sample_weight, features, dtype=np.float64)
+        check_consistent_length(given, labels)
+        known = np.unique(labels) if classes is None else classes
+        got = f"got 1 class, {str(known[0])!r}" if len(known) else "got no labels"
+        require(len(known) > 1, "expected at least 2 classes", got, "check y")
+        unknown = np.setdiff1d(labels, known)
+        require(not len(unknown), "expected classes of the first part", f"got {unknown[:3]}", "name all with classes=")
+        self.classes_ = known
+        return labels, np.searchsorted(known, labels)
+
+    def _targets(
+        self, labels: np.ndarray, indices: np.ndarray, sample_weight: Any
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Give labels as ±1, the weight of each row, and whether its class has another member."""
+        weight = _check_sample_weight(sample_weight, labels[:, None], dtype=np.float64)
         if self.class_weight is not None:
             weight = weight * compute_sample_weight(self.class_weight, labels)
-        targets = np.where(indices[:, None] == np.arange(len(classes)), 1.0, -1.0)
-        several = (np.bincount(indices) > 1)[indices]
-        ridge = LeaveOneOutRidge.fit(
-            features,
-            torch.from_numpy(targets),
-            sample_weight=torch.from_numpy(weight),
-            judged=torch.from_numpy(several),
-        )
-        held_out = ridge.held_out.numpy()
-        self.classes_, self.penalty_ = classes, ridge.penalty
-        self.coef_, self.intercept_ = (part.numpy() for part in ridge.line())
-        rows = several if several.any() else np.ones(len(indices), bool)
-        self.best_score_ = float(np.mean(held_out[rows].argmax(1) == indices[rows]))
-        self.temperature_ = temperature(held_out[rows], indices[rows])
-        return self
+        targets = np.where(indices[:, None] == np.arange(len(self.classes_)), 1.0, -1.0)
+        return targets, weight, (np.bincount(indices) > 1)[indices]
+
+    def _calibrate(self, held_out: HeldOut, indices: np.ndarray, several: np.ndarray) -> None:
+        """Judge the answers for unseen rows, and find the temperature that makes probabilities of them."""
+        judged = several[held_out.rows] if several[held_out.rows].any() else np.ones(len(held_out.rows), bool)
+        answers, truth = held_out.answers[judged], indices[held_out.rows][judged]
+        self.best_score_ = float(np.mean(answers.argmax(1) == truth))
+        self.temperature_ = temperature(answers, truth)
 
     def decision_function(self, X: Any, *, timespans: Any = None) -> Float64[np.ndarray, "n ..."]:  # noqa: N803
         """Give one score per class, ``(n, classes)``; for two classes how much the second leads, ``(n,)``."""
@@ -113,15 +162,15 @@ class OscillatorClassifier(ClassifierMixin, OscillatorEstimator):
         return self.classes_[best]
 
     def stream(self) -> "ClassStream":
-        """Begin a sequence that is read step by step, with an answer after each step."""
+        """Begin a sequence that is read step by step, with probabilities after each step."""
+        self._solve()
         return ClassStream(self)
 
     def _scores(self, given: Any, timespans: Any) -> Float64[np.ndarray, "n class"]:
-        features = self._features(given, timespans)
-        return features @ self.coef_ + self.intercept_
+        return self._answers(self._read(given, timespans))
 
 
-class ClassStream(FeatureStream):
+class ClassStream(AnswerStream):
     """Probabilities of the classes while a sequence arrives.
 
     >>> X = np.random.default_rng(0).normal(size=(20, 40)).cumsum(1) * np.where(np.arange(20) % 2, 1, -1)[:, None]
@@ -131,15 +180,12 @@ class ClassStream(FeatureStream):
     (2,)
     """
 
-    def __init__(self, estimator: OscillatorClassifier) -> None:
-        super().__init__(estimator)
-        self._estimator = estimator
+    _estimator: OscillatorClassifier
 
     def predict_proba(self) -> Float64[np.ndarray, " class"]:
         """Give the probability of every class after what has been read so far."""
-        scores = self.features() @ self._estimator.coef_ + self._estimator.intercept_
-        return softmax(scores[None] / self._estimator.temperature_)[0]
+        return softmax(self.answers()[None] / self._estimator.temperature_)[0]
 
     def predict(self) -> Any:
         """Give the most probable class after what has been read so far."""
-        return self._estimator.classes_[self.predict_proba().argmax()]
+        return self._estimator.classes_[self.answers().argmax()]

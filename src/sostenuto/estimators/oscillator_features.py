@@ -1,5 +1,7 @@
 """`OscillatorFeatures`: random damped oscillators read each sequence; how long they are high is a feature."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -51,8 +53,8 @@ class OscillatorEstimator(BaseEstimator):
         arrays = {name: torch.from_numpy(getattr(self, f"bank_{name}_")) for name in OscillatorBank.__annotations__}
         return OscillatorBank(**arrays)
 
-    def _learn(self, given: Any, timespans: Any) -> Float32[np.ndarray, "n feature"]:
-        """Read the sequences of `fit`, learn scales, draw the bank, set its thresholds; return the features."""
+    def _draw(self, given: Any, timespans: Any) -> "Rows":
+        """Read the sequences of `fit`, learn scales, draw the bank and set its thresholds; return the sequences."""
         check_count("n_units", self.n_units, least=1)
         check_choice("scaling", self.scaling, ("standard", "minmax", "none"))
         low, high = self.quality
@@ -66,21 +68,22 @@ class OscillatorEstimator(BaseEstimator):
         if timespans is not None:
             spans = as_timespans(timespans, [len(sequence) for sequence in sequences])
             self.span_unit_ = float(np.median(np.concatenate(spans)))
-        packed, steps = self._packed(sequences, timespans)
-        length = self._median_duration(packed, steps)
-        bank = draw_bank(int(self.n_units), length, packed.num_channels, (low, high), generator)
-        self._keep(bank)
-        self.bank_thresholds_ = sample_thresholds(bank, packed, steps, generator).numpy()
-        return self._shares(packed, steps)
+        rows = self._rows(sequences, timespans)
+        bank = draw_bank(int(self.n_units), rows.median_duration(), len(self.center_), (low, high), generator)
+        for name in OscillatorBank.__annotations__:
+            setattr(self, f"bank_{name}_", getattr(bank, name).numpy())
+        self.bank_thresholds_ = sample_thresholds(bank, rows.packed, rows.spans, generator).numpy()
+        return rows
 
-    def _features(self, given: Any, timespans: Any) -> Float32[np.ndarray, "n feature"]:
+    def _read(self, given: Any, timespans: Any) -> "Rows":
+        """Read the sequences of a prediction."""
         check_is_fitted(self)
         sequences = read_sequences(self, given, layout=self.layout, allow_nan=True, reset=False)
         ours, theirs = len(self.center_), sequences[0].shape[1]
         require(ours == theirs, f"expected {ours} channels, as in fit", f"got {theirs}")
-        return self._shares(*self._packed(sequences, timespans))
+        return self._rows(sequences, timespans)
 
-    def _packed(self, sequences: list[np.ndarray], timespans: Any) -> tuple[PackedSequences, np.ndarray | None]:
+    def _rows(self, sequences: list[np.ndarray], timespans: Any) -> "Rows":
         """Fill in what is missing, scale, and lay sequences out one below the other; spans in units of their median."""
         require(
             (timespans is not None) == (self.span_unit_ > 0),
@@ -95,35 +98,57 @@ class OscillatorEstimator(BaseEstimator):
         ]
         packed = PackedSequences.pack(filled)
         packed = PackedSequences((packed.values - self.center_) / self.scale_, packed.borders)
-        return packed, None if spans is None else np.concatenate(spans) / self.span_unit_
-
-    def _median_duration(self, packed: PackedSequences, spans: np.ndarray | None) -> float:
-        if spans is None:
-            return float(np.median(np.diff(packed.borders)))
-        return float(np.median(np.add.reduceat(spans, packed.borders[:-1])))
-
-    def _shares(self, packed: PackedSequences, spans: np.ndarray | None) -> Float32[np.ndarray, "n feature"]:
-        bank, count = self.bank_, len(packed)
-        features = torch.empty(count, bank.n_units * THRESHOLDS)
-        rows = max(1, _CELLS // features.shape[1])
-        for low in range(0, count, rows):
-            borders = packed.borders[low : low + rows + 1]
-            part = slice(int(borders[0]), int(borders[-1]))
-            own = None if spans is None else torch.from_numpy(spans[part])
-            values = torch.from_numpy(packed.values[part]).float()
-            shares = bank_shares(values, torch.from_numpy(borders - borders[0]), bank, spans=own)
-            features[low : low + rows] = shares.flatten(1)
-        return features.numpy()
-
-    def _keep(self, bank: OscillatorBank) -> None:
-        for name in OscillatorBank.__annotations__:
-            setattr(self, f"bank_{name}_", getattr(bank, name).numpy())
+        return Rows(packed, None if spans is None else np.concatenate(spans) / self.span_unit_)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
         tags.input_tags.allow_nan = True
         return tags
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Scaled sequences one below the other, and the spans before their steps, in units of the bank's time."""
+
+    packed: PackedSequences
+    spans: np.ndarray | None
+
+    def __len__(self) -> int:
+        """Count the sequences."""
+        return len(self.packed)
+
+    def part(self, low: int, high: int) -> "Rows":
+        """Take the sequences from ``low`` to ``high``."""
+        borders = self.packed.borders[low : high + 1]
+        steps = slice(int(borders[0]), int(borders[-1]))
+        spans = None if self.spans is None else self.spans[steps]
+        return Rows(PackedSequences(self.packed.values[steps], borders - borders[0]), spans)
+
+    def pick(self, chosen: np.ndarray) -> "Rows":
+        """Take some sequences, one below the other."""
+        borders = self.packed.borders
+        steps = np.concatenate([np.arange(*borders[i : i + 2]) for i in chosen])
+        ends = np.concatenate([[0], np.cumsum(np.diff(borders)[chosen])])
+        return Rows(PackedSequences(self.packed.values[steps], ends), None if self.spans is None else self.spans[steps])
+
+    def parts(self, bank: OscillatorBank) -> "Iterator[Rows]":
+        """Cut into parts whose features fit into memory together."""
+        most = max(1, _CELLS // (bank.n_units * THRESHOLDS))
+        for low in range(0, len(self), most):
+            yield self.part(low, min(low + most, len(self)))
+
+    def features(self, bank: OscillatorBank) -> Float32[np.ndarray, "n feature"]:
+        """Give the shares of time above thresholds, the units of the first threshold first."""
+        values, borders = torch.from_numpy(self.packed.values).float(), torch.from_numpy(self.packed.borders)
+        spans = None if self.spans is None else torch.from_numpy(self.spans)
+        return bank_shares(values, borders, bank, spans=spans).flatten(1).numpy()
+
+    def median_duration(self) -> float:
+        """Give the median time that a sequence takes."""
+        if self.spans is None:
+            return float(np.median(np.diff(self.packed.borders)))
+        return float(np.median(np.add.reduceat(self.spans, self.packed.borders[:-1])))
 
 
 class OscillatorFeatures(TransformerMixin, OscillatorEstimator):
@@ -166,16 +191,16 @@ class OscillatorFeatures(TransformerMixin, OscillatorEstimator):
 
     def fit(self, X: Any, y: Any = None, *, timespans: Any = None) -> "OscillatorFeatures":  # noqa: ARG002, N803
         """Learn scales, draw the oscillators and set their thresholds."""
-        self._learn(X, timespans)
+        self._draw(X, timespans)
         return self
 
-    def fit_transform(self, X: Any, y: Any = None, *, timespans: Any = None) -> Any:  # noqa: ARG002, N803
+    def fit_transform(self, X: Any, y: Any = None, *, timespans: Any = None, **_: Any) -> Any:  # noqa: ARG002, N803
         """Do `fit`, and return the features of ``X``, in one pass."""
-        return self._learn(X, timespans)
+        return self._draw(X, timespans).features(self.bank_)
 
     def transform(self, X: Any, *, timespans: Any = None) -> Float32[np.ndarray, "n feature"]:  # noqa: N803
         """Give the features of every sequence, the units of the first threshold first."""
-        return self._features(X, timespans)
+        return self._read(X, timespans).features(self.bank_)
 
     def stream(self) -> "FeatureStream":
         """Begin a sequence that is read step by step."""
@@ -190,7 +215,7 @@ class OscillatorFeatures(TransformerMixin, OscillatorEstimator):
     def get_feature_names_out(self, input_features: Any = None) -> Any:  # noqa: ARG002
         """Name the features by unit and threshold, such as ``envelope3_above7``."""
         check_is_fitted(self)
-        kinds = [KINDS[k] for k in self.bank_kind_.repeat(LANES)]
+        kinds = [KINDS[k] for k in self.bank_.kind.repeat_interleave(LANES).tolist()]
         units = range(int(self.n_units))
         names = [f"{kinds[unit]}{unit}_above{level}" for level in range(THRESHOLDS) for unit in units]
         return np.asarray(names, dtype=object)

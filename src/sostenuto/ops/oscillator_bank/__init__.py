@@ -140,7 +140,7 @@ class BankStream:
         """Give the share of the time so far that each unit was above each of its thresholds."""
         require(self.elapsed > 0, "expected at least one step before its shares", "got none", "push a step first")
         counts = torch.from_numpy(self._states[:, 4:]).transpose(0, 1).flatten(1)[:, : self.bank.n_units]
-        return counts / np.float32(self.elapsed)
+        return counts / self.elapsed
 
 
 def _rows(values: Float[Tensor, "S C"]) -> np.ndarray:

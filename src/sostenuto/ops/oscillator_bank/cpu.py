@@ -37,8 +37,8 @@ def _walk(kind, counts):
 
         def generate(context, builder, signature, arguments):  # noqa: ARG001
             steps, drive, inputs, block, state, output = arguments
-            unpacked = [cgutils.unpack_tuple(builder, group) for group in (drive, inputs, block)]
-            _generate(builder, kind, counts, steps, *unpacked, state, output)
+            drive, inputs, block = (cgutils.unpack_tuple(builder, group) for group in (drive, inputs, block))
+            _generate(builder, kind, counts, steps, drive, inputs, block, state, output)
             return context.get_dummy_value()
 
         return signature, generate

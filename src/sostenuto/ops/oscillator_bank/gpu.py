@@ -1,6 +1,6 @@
 """The oscillator bank on the GPU: Triton, one warp a block of units and sequence, states and counts in registers."""
 
-from typing import no_type_check
+from typing import Any, no_type_check
 
 import torch
 import triton
@@ -31,12 +31,12 @@ def pool(
         )
     )
     out = torch.empty(count, THRESHOLDS, blocks * LANES, device=device)
+    channels, kind, order = (part.to(device).int().contiguous() for part in (bank.channels, bank.kind, bank.order))
+    sizes: Any = {"K": THRESHOLDS, "L": LANES, "P": PARTS, "WIDTH": channels.shape[1], "num_warps": 1}
     with on_device(values):
         _pool[(count * blocks,)](
-            drive, borders.to(device), index.int(), distinct, table, constants, mix,
-            *(part.to(device).int().contiguous() for part in (bank.channels, bank.kind, bank.order)),
-            out, len(values), values.shape[1], blocks,
-            K=THRESHOLDS, L=LANES, P=PARTS, WIDTH=bank.channels.shape[1], REGULAR=len(distinct) == 1, num_warps=1,
+            drive, borders.to(device), index.int(), distinct, table, constants, mix, channels, kind, order, out,
+            len(values), values.shape[1], blocks, REGULAR=len(distinct) == 1, **sizes,
         )  # fmt: skip
     return out[:, :, : bank.n_units]
 
