@@ -3,7 +3,7 @@
 import math
 import warnings
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -12,7 +12,7 @@ from torch.nn.utils import parametrize
 from torch.nn.utils.rnn import PackedSequence
 
 from sostenuto.checks import InputError, check_choice, check_count, check_fraction, require, sentence
-from sostenuto.nn.certificates import Certificate, refused
+from sostenuto.nn.certificates import Certificate, overridden, refused
 from sostenuto.nn.sequences import LayerInput, TimeMajor
 
 LayerState = Tensor | tuple[Tensor, ...]
@@ -67,15 +67,41 @@ class Contract:
         name = type(self).__name__.removeprefix("Parametrized")
         raise InputError(f"not applicable: {name} is a discrete map, not a step of a differential equation.")
 
+    @torch.no_grad()
     def certificate(
         self,
         kind: str = "contraction",
         *,
-        layer: int = 0,  # noqa: ARG002
-        reverse: bool = False,  # noqa: ARG002
+        layer: int = 0,
+        reverse: bool = False,
+        spans: float | tuple[float, float] | None = None,
     ) -> Certificate:
-        """Say whether one layer provably forgets its start, or which condition fails; see `nn.certificates`."""
+        """Say whether one layer provably forgets its start, or which condition fails; see `nn.certificates`.
+
+        Args:
+            kind: ``contraction`` and ``lure`` for the differential equation, ``discrete`` for the map that is run;
+                ``settling`` and ``discrete settling`` ask less, of units without a linear part: rest under a constant
+                input.
+            layer: which one of a stack; each is judged as it reads the one below. Layers that forget one by one forget
+                together.
+            reverse: whether the second direction is meant.
+            spans: the time spans that a discrete kind has to cover: one, or the least and the largest. Without them the
+                certificate is about calls without ``timespans``, and says nothing of others.
+
+        Returns:
+            The certificate; a subclass that changes a method of the recurrence gets none.
+        """
         check_choice("kind", kind, CERTIFICATES)
+        if spans is not None:
+            cure = "spans are steps of the map that is run; ask for 'discrete'"
+            require(kind.startswith("discrete"), f"expected no spans with {kind!r}", "got some", cure)
+            self.refuse_timespans(None if self.continuous else spans)
+        changed = overridden(cast(nn.Module, self))
+        if changed:
+            return refused(kind, "a recurrence as the library defines it", changed)
+        return self._certify(kind, layer, reverse, _span_range(spans))
+
+    def _certify(self, kind: str, layer: int, reverse: bool, spans: tuple[float, float]) -> Certificate:  # noqa: ARG002
         name = type(self).__name__.removeprefix("Parametrized")
         if not self.continuous and kind != "discrete":
             return refused(kind, "a differential equation", f"{name} is a discrete map")
@@ -269,6 +295,14 @@ class RecurrentLayer(Contract, nn.Module, ABC):
         if sequences.unbatched:
             parts = tuple(part.squeeze(1) for part in parts)
         return parts[0] if len(parts) == 1 else parts
+
+
+def _span_range(spans: float | tuple[float, float] | None) -> tuple[float, float]:
+    both = (1.0, 1.0) if spans is None else spans if isinstance(spans, tuple) else (spans, spans)
+    low, high = float(both[0]), float(both[-1])
+    expected = "expected spans to be a finite number above 0, or the least and the largest"
+    require(len(both) == 2 and 0 < low <= high < math.inf, expected, f"got {spans}")
+    return low, high
 
 
 def weight_name(name: str, layer: int, reverse: bool) -> str:

@@ -121,9 +121,9 @@ class LipschitzRNN(DenseLayer):
                 if self.bias:
                     self.weight("bias_ih", *cell).zero_()
 
-    def discrete_map(self, layer: int = 0, *, reverse: bool = False) -> DenseMap:
+    def discrete_map(self, layer: int = 0, *, reverse: bool = False, span: float = 1.0) -> DenseMap:
         """Give P, Q and W of an Euler or IMEX step."""
-        weight, step = self.weight("weight_hh", layer, reverse), self.step_size
+        weight, step = self.weight("weight_hh", layer, reverse), self.step_size * span
         gain = weight.new_full((1,), step)
         if self.alpha == 0:
             return DenseMap(weight, weight.new_ones(1, 1), gain)
