@@ -159,7 +159,7 @@ class IndRNN(FusedLayer):
 
     def _normalize(self, layer: int, reverse: bool, drive: Tensor, lengths: Tensor | None) -> Tensor:
         mean, variance = (self.weight(name, layer, reverse) for name in ("norm_mean", "norm_variance"))
-        if self.training:
+        if self.training and drive.numel() > 0:  # an empty batch has no statistics
             inside = drive.flatten(0, -2)
             if lengths is not None:
                 steps = torch.arange(drive.shape[0], device=drive.device)

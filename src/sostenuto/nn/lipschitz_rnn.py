@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from sostenuto.checks import check_choice, check_fraction, check_positive, require
+from sostenuto.checks import check_choice, check_fraction, check_positive, is_number, require
 from sostenuto.constraints.symmetric_skew import SymmetricSkew
 from sostenuto.nn.dense import DenseLayer, DenseMap, Rate, Sector
 from sostenuto.nn.fused import check_backend
@@ -182,6 +182,6 @@ class LipschitzRNN(DenseLayer):
 
 
 def _pair(name: str, value: PerMatrix) -> tuple[float, float]:
-    both = [value, value] if isinstance(value, (int, float)) else list(value)
+    both = [value, value] if is_number(value) else list(value)
     require(len(both) == 2, f"expected one {name}, or one for A and one for W", f"got {len(both)}")
     return float(both[0]), float(both[1])

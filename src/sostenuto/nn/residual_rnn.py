@@ -66,7 +66,7 @@ class ResidualRNN(DenseLayer):
         check_choice("precision", precision, PRECISIONS)
         if step_size is not None:
             check_positive("step_size", step_size)
-        self.activation, self.step_size = activation, step_size
+        self.activation, self.step_size = activation, None if step_size is None else float(step_size)
         self.backend, self.precision = check_backend(backend), precision
         super().__init__(
             input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device=device, dtype=dtype

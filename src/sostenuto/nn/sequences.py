@@ -1,15 +1,20 @@
 """Between what a caller hands a layer and what a scan wants: time-major values, lengths, and the way back."""
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from sostenuto.checks import require
+from sostenuto.checks import is_number, require
+from sostenuto.ops.dispatch import runs_eagerly
 
 LayerInput = Tensor | PackedSequence
+Timespans = Tensor | PackedSequence | float
+"""Durations of the steps in the input's layout, ``(time, batch)``, ``(batch, time)``, ``(time,)`` or packed; or one."""
 
 
 @dataclass(frozen=True)
@@ -34,20 +39,44 @@ class TimeMajor:
         values = input.unsqueeze(1) if unbatched else input.transpose(0, 1) if batch_first else input
         return cls(values, None, None, unbatched, batch_first)
 
-    def spans(self, timespans: Tensor | PackedSequence | None, dtype: torch.dtype) -> Tensor | None:
-        """Give the duration of every step ``(time, batch)``: 0 in the padding, None where each is simply 1."""
+    def spans(self, timespans: Timespans | None, dtype: torch.dtype) -> Tensor | None:
+        """Give the duration of every step ``(time, batch)``: 0 in the padding, None where each is simply 1.
+
+        On the CPU a negative or infinite span, or NaN, is refused; elsewhere reading the numbers would stall the
+        device, and they are taken as they are.
+        """
         if timespans is None:
             return None if self.lengths is None else self.mask.to(dtype)
-        if isinstance(timespans, PackedSequence):
-            spans, _ = _unpack(timespans)
-        elif self.unbatched:
-            spans = timespans.unsqueeze(1)
-        else:
-            spans = timespans.T if self.batch_first else timespans
-        expected = tuple(self.values.shape[:2])
-        got = tuple(spans.shape)
-        require(got == expected, f"expected timespans of shape {expected} (time, batch)", f"got {got}")
-        return spans.to(dtype) if self.lengths is None else spans.to(dtype) * self.mask
+        spans = self._time_major(timespans).to(dtype)
+        if is_readable(spans):
+            low, high = (float(end) for end in torch.aminmax(spans.detach()))
+            got = f"got {low if not low >= 0 else high}"
+            require(low >= 0 and high < math.inf, "expected finite timespans of at least 0", got)
+        return spans if self.lengths is None else spans * self.mask
+
+    def _time_major(self, timespans: Any) -> Tensor:
+        """Bring time spans of the input's layout, or one for all steps, to ``(time, batch)``."""
+        steps, batch = self.values.shape[:2]
+        if is_number(timespans) or (isinstance(timespans, Tensor) and timespans.ndim == 0):
+            return self.values.new_ones(steps, batch, dtype=torch.float64) * timespans
+        packed = self.packed is not None
+        expected = "packed as the input is" if packed else "as a tensor, as the input is"
+        good = isinstance(timespans, PackedSequence if packed else Tensor)
+        cure = "timespans have the layout of the input, or are one number for all steps"
+        require(good, f"expected timespans {expected}", f"got {type(timespans).__name__}", cure)
+        data = timespans.data if packed else timespans
+        real = data.device == self.values.device and not data.is_complex()
+        require(real, f"expected real timespans on {self.values.device}", f"got {data.dtype} on {data.device}")
+        if packed:
+            same = torch.equal(timespans.batch_sizes, self.packed.batch_sizes)  # pyright: ignore[reportOptionalMemberAccess]
+            require(same and data.ndim == 1, "expected one of the timespans for each step packed", "got others", cure)
+            return _unpack(timespans)[0]
+        shape, axes = ((steps,), "(time,)") if self.unbatched else ((steps, batch), "(time, batch)")
+        if self.batch_first and not self.unbatched:
+            shape, axes = (batch, steps), "(batch, time)"
+        got = tuple(timespans.shape)
+        require(got == shape, f"expected timespans of shape {shape} {axes}", f"got {got}", cure)
+        return timespans.reshape(steps, 1) if self.unbatched else timespans.T if self.batch_first else timespans
 
     @property
     def mask(self) -> Tensor:
@@ -71,6 +100,15 @@ class TimeMajor:
         if self.unbatched:
             return output.squeeze(1)
         return output.transpose(0, 1) if self.batch_first else output
+
+
+def is_readable(values: Tensor | None) -> bool:
+    """Whether numbers can be looked at without waiting for a device, or breaking a graph that is being compiled.
+
+    >>> is_readable(torch.ones(2)), is_readable(torch.ones(0)), is_readable(torch.ones(2, device="meta"))
+    (True, False, False)
+    """
+    return values is not None and values.device.type == "cpu" and values.numel() > 0 and runs_eagerly(values)
 
 
 def _unpack(packed: PackedSequence) -> tuple[Tensor, Tensor]:
@@ -112,15 +150,11 @@ def _gathered(output: Tensor, packed: PackedSequence) -> Tensor:
 
 
 def check_input(input: LayerInput, input_size: int, batch_first: bool) -> None:
-    """Refuse an input with the wrong number of axes or channels, no steps or no sequences."""
+    """Refuse an input with the wrong number of axes or channels, or no steps; no sequences are an empty batch."""
     values = input.data if isinstance(input, PackedSequence) else input
     if not isinstance(input, PackedSequence):
         require(values.ndim in (2, 3), "expected an input of 2 (unbatched) or 3 axes", f"got {values.ndim}")
-        batch_axis = 0 if batch_first else 1
-        require(
-            values.ndim == 2 or values.shape[batch_axis] > 0, "expected at least one sequence", "got an empty batch"
-        )
-        time = values.shape[1 - batch_axis] if values.ndim == 3 else values.shape[0]
+        time = values.shape[1] if batch_first and values.ndim == 3 else values.shape[0]
         require(time > 0, "expected at least one time step", "got none")
     cure = "the last axis holds the channels; check batch_first and input_size"
     got = values.shape[-1]
