@@ -4,6 +4,7 @@ import math
 import numbers
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any, TypeGuard
 
 
 class SostenutoError(Exception):
@@ -63,7 +64,7 @@ def check_choice(name: str, value: object, choices: Iterable[object]) -> None:
         raise InputError(sentence(f"expected {name} to be one of {listed}", f"got {value!r}"))
 
 
-def is_number(value: object) -> bool:
+def is_number(value: Any) -> TypeGuard[float]:
     """Say whether a value is a real number, Python's or numpy's; no array, no tensor and no truth value.
 
     >>> is_number(2), is_number(True), is_number("2")

@@ -25,7 +25,7 @@ def check_tensor(name: str, value: Any, like: Tensor) -> None:
     kind, dtype = type(value).__name__, like.dtype
     hint = "leave the state out to start from 0" if value is None else f"torch.as_tensor(…, dtype={dtype}) makes one"
     require(isinstance(value, (Tensor, PackedSequence)), f"expected {name} to be a tensor", f"got {kind}", hint)
-    data = value.data if isinstance(value, PackedSequence) else value
+    data: Any = value.data if isinstance(value, PackedSequence) else value
     if data.device != like.device:
         hint = f"move the tensor by .to({str(like.device)!r}), or the layer"
         require(False, f"expected {name} on {like.device}, where the layer is", f"got one on {data.device}", hint)

@@ -28,6 +28,9 @@ class ExpRNN(DenseLayer):
 
     `certificate`: ‖W‖₂ = 1, so ``discrete`` is never certified; it says so.
 
+    W is computed anew in every call, in float64, and so in every `step`; inside ``with
+    torch.nn.utils.parametrize.cached():`` a stream of steps shares one.
+
     Args:
         input_size: channels of the input.
         hidden_size: units N of a layer.

@@ -1,6 +1,7 @@
 """The Lipschitz RNN: a linear part plus a Lipschitz nonlinearity (paper 001)."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -182,6 +183,6 @@ class LipschitzRNN(DenseLayer):
 
 
 def _pair(name: str, value: PerMatrix) -> tuple[float, float]:
-    both = [value, value] if is_number(value) else list(value)
+    both: list[Any] = [value, value] if is_number(value) else list(value)  # pyright: ignore[reportArgumentType]
     require(len(both) == 2, f"expected one {name}, or one for A and one for W", f"got {len(both)}")
     return float(both[0]), float(both[1])

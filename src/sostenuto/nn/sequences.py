@@ -42,41 +42,42 @@ class TimeMajor:
     def spans(self, timespans: Timespans | None, dtype: torch.dtype) -> Tensor | None:
         """Give the duration of every step ``(time, batch)``: 0 in the padding, None where each is simply 1.
 
-        On the CPU a negative or infinite span, or NaN, is refused; elsewhere reading the numbers would stall the
-        device, and they are taken as they are.
+        A negative or infinite span, or NaN, is refused on the CPU; elsewhere reading the numbers of a tensor would
+        stall the device, and they are taken as they are.
         """
         if timespans is None:
             return None if self.lengths is None else self.mask.to(dtype)
-        spans = self._time_major(timespans).to(dtype)
-        if is_readable(spans):
-            low, high = (float(end) for end in torch.aminmax(spans.detach()))
+        spans = self._time_major(timespans, dtype)
+        if is_number(timespans) or is_readable(spans):
+            low, high = (timespans,) * 2 if is_number(timespans) else map(float, torch.aminmax(spans.detach()))
             got = f"got {low if not low >= 0 else high}"
             require(low >= 0 and high < math.inf, "expected finite timespans of at least 0", got)
         return spans if self.lengths is None else spans * self.mask
 
-    def _time_major(self, timespans: Any) -> Tensor:
+    def _time_major(self, timespans: Any, dtype: torch.dtype) -> Tensor:
         """Bring time spans of the input's layout, or one for all steps, to ``(time, batch)``."""
         steps, batch = self.values.shape[:2]
-        if is_number(timespans) or (isinstance(timespans, Tensor) and timespans.ndim == 0):
-            return self.values.new_ones(steps, batch, dtype=torch.float64) * timespans
-        packed = self.packed is not None
-        expected = "packed as the input is" if packed else "as a tensor, as the input is"
-        good = isinstance(timespans, PackedSequence if packed else Tensor)
+        if _is_one(timespans):
+            return (self.values.new_ones(steps, batch, dtype=dtype) * timespans).to(dtype)
+        packed = self.packed
+        expected = "as a tensor, as the input is" if packed is None else "packed as the input is"
+        good = isinstance(timespans, Tensor if packed is None else PackedSequence)
         cure = "timespans have the layout of the input, or are one number for all steps"
         require(good, f"expected timespans {expected}", f"got {type(timespans).__name__}", cure)
-        data = timespans.data if packed else timespans
+        data: Any = timespans if packed is None else timespans.data
         real = data.device == self.values.device and not data.is_complex()
         require(real, f"expected real timespans on {self.values.device}", f"got {data.dtype} on {data.device}")
-        if packed:
-            same = torch.equal(timespans.batch_sizes, self.packed.batch_sizes)  # pyright: ignore[reportOptionalMemberAccess]
+        if packed is not None:
+            same = torch.compiler.is_compiling() or torch.equal(timespans.batch_sizes, packed.batch_sizes)
             require(same and data.ndim == 1, "expected one of the timespans for each step packed", "got others", cure)
-            return _unpack(timespans)[0]
+            return _unpack(timespans)[0].to(dtype)
         shape, axes = ((steps,), "(time,)") if self.unbatched else ((steps, batch), "(time, batch)")
         if self.batch_first and not self.unbatched:
             shape, axes = (batch, steps), "(batch, time)"
         got = tuple(timespans.shape)
         require(got == shape, f"expected timespans of shape {shape} {axes}", f"got {got}", cure)
-        return timespans.reshape(steps, 1) if self.unbatched else timespans.T if self.batch_first else timespans
+        turned = timespans.unsqueeze(1) if self.unbatched else timespans.T if self.batch_first else timespans
+        return turned.to(dtype)
 
     @property
     def mask(self) -> Tensor:
@@ -102,13 +103,17 @@ class TimeMajor:
         return output.transpose(0, 1) if self.batch_first else output
 
 
-def is_readable(values: Tensor | None) -> bool:
+def _is_one(timespans: object) -> bool:
+    return is_number(timespans) or (isinstance(timespans, Tensor) and timespans.ndim == 0)
+
+
+def is_readable(values: Tensor) -> bool:
     """Whether numbers can be looked at without waiting for a device, or breaking a graph that is being compiled.
 
     >>> is_readable(torch.ones(2)), is_readable(torch.ones(0)), is_readable(torch.ones(2, device="meta"))
     (True, False, False)
     """
-    return values is not None and values.device.type == "cpu" and values.numel() > 0 and runs_eagerly(values)
+    return values.device.type == "cpu" and values.numel() > 0 and runs_eagerly(values)
 
 
 def _unpack(packed: PackedSequence) -> tuple[Tensor, Tensor]:

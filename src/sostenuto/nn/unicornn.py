@@ -98,7 +98,7 @@ class UnICORNN(RecurrentLayer):
         dtype: torch.dtype | None = None,
     ) -> None:
         check_sizes(input_size, hidden_size, num_layers)
-        steps = [step_size] * num_layers if np.ndim(step_size) == 0 else list(step_size)
+        steps: list[Any] = [step_size] * num_layers if np.ndim(step_size) == 0 else list(step_size)  # pyright: ignore[reportArgumentType]
         require(len(steps) == num_layers, f"expected one step_size or {num_layers}", f"got {len(steps)}")
         for size in steps:
             check_positive("step_size", size)
@@ -377,7 +377,7 @@ class UnICORNN(RecurrentLayer):
 
     def _read_call(self, input: Any, state: Any, timespans: Any, hx: Any = None) -> LayerCall:
         call = super()._read_call(input, state, timespans, hx)
-        if timespans is not None and is_readable(call.spans):
+        if timespans is not None and call.spans is not None and is_readable(call.spans):
             with torch.no_grad():
                 fastest = max(self.effective_step(layer, reverse=reverse).max() for layer, reverse in self.cells())
                 worst = float(call.spans.max() * fastest) * math.sqrt(self.stiffness)
