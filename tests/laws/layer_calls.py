@@ -75,7 +75,7 @@ class CallLaws:
             layer(x, turned)
 
     def test_another_device_is_refused(self):
-        with pytest.raises(InputError, match="expected input on cpu, where the layer is, got one on meta"):
+        with pytest.raises(InputError, match="expected input on cpu, where the layer is, got meta"):
             self.called()(torch.zeros(LONG, MANY, WIDE, device="meta"))
 
     def test_sizes_are_refused(self):

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
-from sostenuto.checks import require
+from sostenuto.checks import InputError, require, sentence
 
 _NAMES = ("input", "state", "timespans")
 
@@ -22,19 +22,20 @@ def check_tensor(name: str, value: Any, like: Tensor) -> None:
     sostenuto.checks.InputError: expected input of the layer's torch.float32, got torch.float64; convert the tensor by
     .to(torch.float32), or the layer by .to(torch.float64).
     """
-    kind, dtype = type(value).__name__, like.dtype
-    hint = "leave the state out to start from 0" if value is None else f"torch.as_tensor(…, dtype={dtype}) makes one"
-    require(isinstance(value, (Tensor, PackedSequence)), f"expected {name} to be a tensor", f"got {kind}", hint)
+    dtype, device = like.dtype, like.device
+    if not isinstance(value, (Tensor, PackedSequence)):
+        made = f"torch.as_tensor(…, dtype={dtype}) makes one"
+        hint = "leave the state out to start from 0" if value is None else made
+        raise InputError(sentence(f"expected {name} to be a tensor", f"got {type(value).__name__}", hint))
     data: Any = value.data if isinstance(value, PackedSequence) else value
-    if data.device != like.device:
-        hint = f"move the tensor by .to({str(like.device)!r}), or the layer"
-        require(False, f"expected {name} on {like.device}, where the layer is", f"got one on {data.device}", hint)
-    if data.dtype == dtype or (data.is_floating_point() and torch.is_autocast_enabled(like.device.type)):
-        return
-    hint = f"convert the tensor by .to({dtype})"
-    hint += f", or the layer by .to({data.dtype})" if data.is_floating_point() else ""
-    hint = "give real and imaginary parts as two channels" if data.is_complex() else hint
-    require(False, f"expected {name} of the layer's {dtype}", f"got {data.dtype}", hint)
+    if data.device != device:
+        hint = f"move the tensor by .to({str(device)!r}), or the layer"
+        raise InputError(sentence(f"expected {name} on {device}, where the layer is", f"got {data.device}", hint))
+    if data.dtype != dtype and not (data.is_floating_point() and torch.is_autocast_enabled(device.type)):
+        hint = f"convert the tensor by .to({dtype})"
+        hint += f", or the layer by .to({data.dtype})" if data.is_floating_point() else ""
+        hint = "give real and imaginary parts as two channels" if data.is_complex() else hint
+        raise InputError(sentence(f"expected {name} of the layer's {dtype}", f"got {data.dtype}", hint))
 
 
 def given_state(state: Any, hx: Any, names: tuple[str, ...], like: Tensor) -> Any:
@@ -43,10 +44,11 @@ def given_state(state: Any, hx: Any, names: tuple[str, ...], like: Tensor) -> An
     state = hx if state is None else state
     if state is None:
         return None
-    known = isinstance(state, (Tensor, tuple, list))
-    require(known, "expected state to be a tensor or a tuple of them", f"got {type(state).__name__}")
+    if not isinstance(state, (Tensor, tuple, list)):
+        raise InputError(sentence("expected state to be a tensor or a tuple of them", f"got {type(state).__name__}"))
     parts = (state,) if isinstance(state, Tensor) else tuple(state)
-    require(len(parts) == len(names), f"expected a state of {len(names)} parts {names}", f"got {len(parts)}")
+    if len(parts) != len(names):
+        raise InputError(sentence(f"expected a state of {len(names)} parts {names}", f"got {len(parts)}"))
     for name, part in zip(names, parts, strict=True):
         check_tensor(f"the state's {name}", part, like)
     return state

@@ -54,8 +54,9 @@ class Contract:
         """
         require(not self.bidirectional, "expected a one-directional layer", "got a bidirectional one: no step by step")
         check_tensor("input_t", input_t, self._weight_like())
-        got = f"got {input_t.ndim}"
-        require(input_t.ndim in (1, 2), "expected one step of 1 axis (unbatched) or 2, without the time", got)
+        if input_t.ndim not in (1, 2):
+            expected = "expected one step of 1 axis (unbatched) or 2, without the time"
+            raise InputError(sentence(expected, f"got {input_t.ndim}"))
         axis = 1 if self.batch_first and input_t.ndim == 2 else 0
         output, state = self(input_t.unsqueeze(axis), state)  # pyright: ignore[reportCallIssue]
         return output.squeeze(axis), state
