@@ -1,6 +1,5 @@
 """Every input check and its message: what was expected, what came, what to do."""
 
-import math
 import numbers
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -70,13 +69,14 @@ def is_number(value: Any) -> TypeGuard[float]:
     >>> is_number(2), is_number(True), is_number("2")
     (True, False, False)
     """
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+    return isinstance(value, (int, float, numbers.Real)) and not isinstance(value, bool)
 
 
 def check_positive(name: str, value: float, *, zero: bool = False) -> None:
     """Refuse a number that is not finite and above zero (or at least zero)."""
     low = "at least 0" if zero else "above 0"
-    good = is_number(value) and math.isfinite(value)
+    # A graph being compiled knows comparisons of a symbolic number, and no math.isfinite.
+    good = is_number(value) and value == value and abs(value) != float("inf")
     if not good or value < 0 or (value == 0 and not zero):
         hint = "pass the number itself, by .item()" if hasattr(value, "item") and not is_number(value) else ""
         raise InputError(sentence(f"expected {name} to be a finite number {low}", f"got {value!r}", hint))
