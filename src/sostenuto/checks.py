@@ -1,7 +1,9 @@
 """Every input check and its message: what was expected, what came, what to do."""
 
+import numbers
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any, TypeGuard
 
 
 class SostenutoError(Exception):
@@ -61,17 +63,23 @@ def check_choice(name: str, value: object, choices: Iterable[object]) -> None:
         raise InputError(sentence(f"expected {name} to be one of {listed}", f"got {value!r}"))
 
 
+def is_number(value: Any) -> TypeGuard[float]:
+    """Say whether a value is a real number, Python's or numpy's; no array, no tensor and no truth value.
+
+    >>> is_number(2), is_number(True), is_number("2")
+    (True, False, False)
+    """
+    return isinstance(value, (int, float, numbers.Real)) and not isinstance(value, bool)
+
+
 def check_positive(name: str, value: float, *, zero: bool = False) -> None:
     """Refuse a number that is not finite and above zero (or at least zero)."""
     low = "at least 0" if zero else "above 0"
-    good = (
-        isinstance(value, (int, float))
-        and not isinstance(value, bool)
-        and value == value
-        and abs(value) != float("inf")
-    )
+    # A graph being compiled knows comparisons of a symbolic number, and no math.isfinite.
+    good = is_number(value) and value == value and abs(value) != float("inf")
     if not good or value < 0 or (value == 0 and not zero):
-        raise InputError(sentence(f"expected {name} to be a finite number {low}", f"got {value!r}"))
+        hint = "pass the number itself, by .item()" if hasattr(value, "item") and not is_number(value) else ""
+        raise InputError(sentence(f"expected {name} to be a finite number {low}", f"got {value!r}", hint))
 
 
 def check_count(name: str, value: int, *, least: int = 1) -> None:
@@ -83,8 +91,7 @@ def check_count(name: str, value: int, *, least: int = 1) -> None:
 def check_fraction(name: str, value: float, *, one: bool = False) -> None:
     """Refuse a number outside [0, 1), or [0, 1] where ``one`` is allowed."""
     high = "at most 1" if one else "below 1"
-    good = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not good or not 0 <= value <= 1 or (value == 1 and not one):
+    if not is_number(value) or not 0 <= value <= 1 or (value == 1 and not one):
         raise InputError(sentence(f"expected {name} to be a number of at least 0 and {high}", f"got {value!r}"))
 
 

@@ -52,3 +52,13 @@ def test_refuses_what_it_cannot_reach():
         Orthogonal("exp").right_inverse(torch.diag(torch.tensor([-1.0, 1.0, 1.0])))
     with pytest.raises(InputError, match="eigenvalue −1"):
         Orthogonal("cayley").right_inverse(torch.diag(torch.tensor([-1.0, -1.0, 1.0])))
+
+
+@pytest.mark.parametrize("size", [8, 130])
+@pytest.mark.parametrize("name", ["exp", "cayley"])
+def test_float32_is_float64_rounded(name, size):
+    free = torch.randn(size, size)
+    constraint = Orthogonal(name)
+    missed = (constraint(free).double() - constraint(free.double())).abs().max()
+    assert missed <= torch.finfo(torch.float32).eps / 2
+    assert constraint(free.bfloat16()).dtype == torch.bfloat16

@@ -8,6 +8,7 @@ import torch
 from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
 
 from sostenuto.checks import InputError
+from tests.laws.layer_calls import CallLaws
 from tests.laws.layer_transforms import TransformLaws
 
 T, B, C, H = 7, 3, 2, 4
@@ -26,7 +27,7 @@ def close(got, expected):
     torch.testing.assert_close(got, expected, rtol=1e-10, atol=1e-12)
 
 
-class LayerLaws(TransformLaws):
+class LayerLaws(CallLaws, TransformLaws):
     """Set ``cls`` (the layer) and ``options``; say what does not hold for it by the flags."""
 
     cls: type
@@ -230,7 +231,7 @@ class LayerLaws(TransformLaws):
             return
         assert layer.vector_field(h, x[0]).shape == h.shape
 
-    @pytest.mark.parametrize("bad", [(T, B, C + 1), (T, C + 1), (0, B, C), (T, 0, C), (1, T, B, C)])
+    @pytest.mark.parametrize("bad", [(T, B, C + 1), (T, C + 1), (0, B, C), (1, T, B, C)])
     def test_bad_inputs_are_refused(self, bad):
         with pytest.raises(InputError, match="expected"):
             self.make()(torch.zeros(bad, dtype=torch.float64))

@@ -76,3 +76,19 @@ def test_bad_options_are_refused():
     for options in ({"step_size": -1.0}, {"gamma": -0.1}, {"backend": "x"}):
         with pytest.raises(InputError, match=next(iter(options))):
             AntisymmetricRNN(1, 2, **options)
+
+
+@pytest.mark.parametrize("spread", [130**-0.5, 1.0])
+def test_float32_misses_no_more_than_the_recurrence_amplifies(spread):
+    layer = AntisymmetricRNN(3, 130)
+    with torch.no_grad():
+        layer.free_weight("weight_hh", 0, False).normal_(std=spread)
+    plain, wide = AntisymmetricRNN(3, 130, backend="reference"), AntisymmetricRNN(3, 130, dtype=torch.float64)
+    for other in (plain, wide):
+        other.load_state_dict(layer.state_dict())
+    x = torch.randn(400, 4, 3)
+    nudged = x.double() * (1 + 6e-8 * torch.randn(x.shape).double().sign())
+    with torch.no_grad():
+        expected = wide(x.double())[0]
+        kernel, reference, ulp = ((one - expected).abs().max() for one in (layer(x)[0], plain(x)[0], wide(nudged)[0]))
+    assert kernel <= 3 * max(reference, ulp)  # 1e-3 is what one unit in the last place of the input becomes

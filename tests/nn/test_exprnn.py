@@ -1,5 +1,6 @@
 import pytest
 import torch
+from torch.nn.utils import parametrize
 
 from sostenuto.checks import InputError
 from sostenuto.nn import ExpRNN
@@ -72,3 +73,35 @@ def test_bad_options_are_refused():
     for options in ({"map": "log"}, {"initialization": "x"}):
         with pytest.raises(InputError, match=next(iter(options))):
             ExpRNN(1, 2, **options)
+
+
+@pytest.mark.parametrize("name", ["exp", "cayley"])
+def test_float32_is_as_near_float64_as_rounding_allows(name):
+    layer, wide = ExpRNN(3, 130, map=name), ExpRNN(3, 130, map=name, dtype=F64)
+    with torch.no_grad():
+        layer.free_weight("weight_hh", 0, False).normal_()
+    wide.load_state_dict(layer.state_dict())
+    x = torch.randn(400, 4, 3)
+    with torch.no_grad():
+        expected = wide(x.double())[0]
+        missed = (layer(x)[0].double() - expected).abs().max() / expected.abs().max()
+    assert missed < 1e-5  # 4e-4 with the exponential in float32
+
+
+def test_streaming_under_torchs_cache_makes_the_rotation_once(monkeypatch):
+    layer, x, made = ExpRNN(2, 6), torch.randn(5, 3, 2), []
+    constraint = layer.parametrizations["weight_hh_l0"][0]
+    forward = constraint.forward
+    monkeypatch.setattr(constraint, "forward", lambda free: made.append(1) or forward(free))
+    expected, _ = layer(x)
+    made.clear()
+    state, outputs = None, []
+    with parametrize.cached():
+        for x_t in x:
+            output, state = layer.step(x_t, state)
+            outputs.append(output)
+    assert len(made) == 1
+    torch.testing.assert_close(torch.stack(outputs), expected)
+    free = layer.free_weight("weight_hh", 0, False)
+    streamed, whole = (torch.autograd.grad(one.sum(), free)[0] for one in (torch.stack(outputs), expected))
+    torch.testing.assert_close(streamed, whole)

@@ -122,3 +122,11 @@ def test_bad_options_are_refused():
     for options in ({"activation": "gelu"}, {"stacking": "tree"}):
         with pytest.raises(InputError, match=next(iter(options))):
             IndRNN(1, 2, **options)
+
+
+def test_an_empty_batch_leaves_the_running_statistics():
+    layer = IndRNN(2, 4, batch_norm=True).train()
+    before = {name: value.clone() for name, value in layer.state_dict().items()}
+    assert layer(torch.zeros(5, 0, 2))[0].shape == (5, 0, 4)
+    for name, value in layer.state_dict().items():
+        torch.testing.assert_close(value, before[name], rtol=0, atol=0)

@@ -131,3 +131,23 @@ def test_steps_beyond_the_stability_limit_are_warned_of():
                     parameter.zero_()
         y = layer(torch.zeros(40, 1, 1), (torch.ones(2, 1, 4), torch.zeros(2, 1, 4)))[1][0]
         assert (y[1].abs().max() > 1e3) == grows
+
+
+@pytest.mark.parametrize("ask", ["forward", "peak", "inverse"])
+def test_timespans_beyond_the_stability_limit_are_warned_of(ask):
+    layer, x = UnICORNN(1, 4, step_size=1.0).eval(), torch.randn(400, 2, 1)
+    gaps = torch.empty(400, 2).exponential_()
+    calls = {
+        "forward": layer,
+        "peak": layer.peak,
+        "inverse": lambda x, **more: layer.inverse((state, state), x, **more),
+    }
+    state = torch.zeros(1, 2, 4)
+    expected = r"expected the largest of timespans .* below 2, the stability limit of the oscillators, got "
+    with pytest.warns(UserWarning, match=expected) as said:
+        calls[ask](x, timespans=gaps)
+    assert len(said) == 1
+    worst = (gaps.max() * layer.effective_step().max()).item()
+    assert f"got {worst:.3g}: states grow exponentially" in str(said[0].message)
+    calls[ask](x, timespans=gaps.clamp(max=3.0))
+    calls[ask](x)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from sostenuto.checks import InputError, require
 from sostenuto.models.classifier import SequenceClassifier
+from sostenuto.nn.certificates import overridden
 from sostenuto.types import Lengths, Sequences
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -35,15 +36,31 @@ def takes_lengths(model: nn.Module) -> bool:
     return "lengths" in inspect.signature(model.forward).parameters
 
 
-def is_plain_classifier(model: nn.Module) -> TypeGuard[SequenceClassifier]:
-    """Say whether a model is a `SequenceClassifier` that runs its layer and a linear head, as proofs about it assume.
+def is_classifier(model: nn.Module) -> TypeGuard[SequenceClassifier]:
+    """Say whether a model is a `SequenceClassifier` with a linear head.
 
-    >>> is_plain_classifier(nn.Linear(2, 1))
+    >>> is_classifier(nn.Linear(2, 1))
     False
     """
-    if not isinstance(model, SequenceClassifier) or type(model).forward is not SequenceClassifier.forward:
-        return False
-    return type(model.head) is nn.Linear
+    return isinstance(model, SequenceClassifier) and type(model.head) is nn.Linear
+
+
+def changed(model: nn.Module) -> str:
+    """Say which part of a model does not run the library's code alone, as proofs about it assume; empty if none.
+
+    What a hook does to a call cannot be known, so one is enough.
+
+    >>> model = nn.Sequential(nn.Linear(2, 1))
+    >>> handle = model[0].register_forward_hook(lambda module, values, output: 2 * output)
+    >>> changed(model)
+    'Linear has a hook'
+    """
+    for module in model.modules():
+        if replaced := overridden(module):
+            return replaced
+        if module._forward_hooks or module._forward_pre_hooks:
+            return f"{type(module).__name__.removeprefix('Parametrized')} has a hook"
+    return ""
 
 
 def still_copy(model: Model) -> Model:

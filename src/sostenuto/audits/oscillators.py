@@ -10,11 +10,11 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence
 
 from sostenuto.audits.model import audited, call_model, place_of, takes_lengths
 from sostenuto.checks import check_count, require
 from sostenuto.data.batch import SequenceBatch, as_sequences
+from sostenuto.nn.arguments import named_arguments
 from sostenuto.nn.sequences import TimeMajor
 from sostenuto.nn.unicornn import UnICORNN
 from sostenuto.report.numbers import number
@@ -225,11 +225,10 @@ def _overheard(
     finally:
         handle.remove()
     require(len(calls) == 1, "expected the model to call its UnICORNN once", f"got {len(calls)} calls", WRAP)
-    heard = dict(zip(("input", "state"), calls[0][0], strict=False)) | calls[0][1]
+    heard = named_arguments(*calls[0])
     sequences = TimeMajor.read(heard["input"], layer.input_size, layer.batch_first)
     spans, state = heard.get("timespans"), heard.get("state")
-    if isinstance(spans, (Tensor, PackedSequence)) or sequences.lengths is not None:
-        spans = sequences.spans(spans, torch.float64)
+    spans = sequences.spans(spans, torch.float64)
     start = None if state is None else tuple(_still(p.unsqueeze(1) if p.ndim == 2 else p) for p in state)
     known = None if sequences.lengths is None else sequences.lengths.cpu()
     return Reading(

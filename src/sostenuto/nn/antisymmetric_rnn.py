@@ -94,10 +94,10 @@ class AntisymmetricRNN(DenseLayer):
                 if self.bias:
                     self.weight("bias_ih", *cell).zero_()
 
-    def discrete_map(self, layer: int = 0, *, reverse: bool = False) -> DenseMap:
+    def discrete_map(self, layer: int = 0, *, reverse: bool = False, span: float = 1.0) -> DenseMap:
         """Give the residual step: P = I, Q = εI."""
         weight = self.weight("weight_hh", layer, reverse)
-        return DenseMap(weight, weight.new_ones(1, 1), weight.new_full((1,), self.step_size))
+        return DenseMap(weight, weight.new_ones(1, 1), weight.new_full((1,), self.step_size * span))
 
     def sector(self, layer: int = 0, *, reverse: bool = False) -> Sector | str:
         """Give A = 0 and W; a gated unit has no such form."""

@@ -3,17 +3,18 @@
 import math
 import warnings
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple, cast
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
-from torch.nn.utils.rnn import PackedSequence
 
 from sostenuto.checks import InputError, check_choice, check_count, check_fraction, require, sentence
-from sostenuto.nn.certificates import Certificate, refused
-from sostenuto.nn.sequences import LayerInput, TimeMajor
+from sostenuto.nn.arguments import check_tensor, given_state
+from sostenuto.nn.certificates import Certificate, overridden, refused
+from sostenuto.nn.dropout import dropout_mask
+from sostenuto.nn.sequences import LayerInput, TimeMajor, Timespans, check_input
 
 LayerState = Tensor | tuple[Tensor, ...]
 CERTIFICATES = ("contraction", "lure", "discrete", "settling", "discrete settling")
@@ -52,6 +53,10 @@ class Contract:
         Feeding a sequence step by step gives what the whole call gives.
         """
         require(not self.bidirectional, "expected a one-directional layer", "got a bidirectional one: no step by step")
+        check_tensor("input_t", input_t, self._weight_like())
+        if input_t.ndim not in (1, 2):
+            expected = "expected one step of 1 axis (unbatched) or 2, without the time"
+            raise InputError(sentence(expected, f"got {input_t.ndim}"))
         axis = 1 if self.batch_first and input_t.ndim == 2 else 0
         output, state = self(input_t.unsqueeze(axis), state)  # pyright: ignore[reportCallIssue]
         return output.squeeze(axis), state
@@ -67,25 +72,72 @@ class Contract:
         name = type(self).__name__.removeprefix("Parametrized")
         raise InputError(f"not applicable: {name} is a discrete map, not a step of a differential equation.")
 
+    @torch.no_grad()
     def certificate(
         self,
         kind: str = "contraction",
         *,
-        layer: int = 0,  # noqa: ARG002
-        reverse: bool = False,  # noqa: ARG002
+        layer: int = 0,
+        reverse: bool = False,
+        spans: float | tuple[float, float] | None = None,
     ) -> Certificate:
-        """Say whether one layer provably forgets its start, or which condition fails; see `nn.certificates`."""
+        """Say whether one layer provably forgets its start, or which condition fails; see `nn.certificates`.
+
+        Args:
+            kind: ``contraction`` and ``lure`` for the differential equation, ``discrete`` for the map that is run;
+                ``settling`` and ``discrete settling`` ask less, of units without a linear part: rest under a constant
+                input.
+            layer: which one of a stack; each is judged as it reads the one below. Layers that forget one by one forget
+                together.
+            reverse: whether the second direction is meant.
+            spans: the time spans that a discrete kind has to cover: one, or the least and the largest. Without them the
+                certificate is about calls without ``timespans``, and says nothing of others.
+
+        Returns:
+            The certificate; a subclass that changes a method of the recurrence gets none.
+        """
         check_choice("kind", kind, CERTIFICATES)
+        if spans is not None:
+            cure = "spans are steps of the map that is run; ask for 'discrete'"
+            require(kind.startswith("discrete"), f"expected no spans with {kind!r}", "got some", cure)
+            self.refuse_timespans(None if self.continuous else spans)
+        changed = overridden(cast(nn.Module, self))
+        if changed:
+            return refused(kind, "a recurrence as the library defines it", changed)
+        return self._certify(kind, layer, reverse, _span_range(spans))
+
+    def _certify(self, kind: str, layer: int, reverse: bool, spans: tuple[float, float]) -> Certificate:  # noqa: ARG002
         name = type(self).__name__.removeprefix("Parametrized")
         if not self.continuous and kind != "discrete":
             return refused(kind, "a differential equation", f"{name} is a discrete map")
         return refused(kind, "a linear part plus slopes, Ah + Bσ(Wh + z)", f"{name} has another form")
+
+    def _weight_like(self) -> Tensor:
+        return next(cast(nn.Module, self).parameters())
+
+    def _check_call(self, input: Any, state: Any, hx: Any, timespans: Any) -> Any:
+        """Refuse what a call may not be given, by one rule for all layers, and give its state, ``state`` or ``hx``."""
+        if not self.continuous:
+            self.refuse_timespans(timespans)
+        like = self._weight_like()
+        check_tensor("input", input, like)
+        check_input(input, self.input_size, self.batch_first)
+        return given_state(state, hx, self.state_names, like)
 
     def refuse_timespans(self, timespans: object) -> None:
         """Refuse time spans where the recurrence is a discrete map."""
         name = type(self).__name__.removeprefix("Parametrized")
         cure = "use a continuous-time layer such as UnICORNN, LipschitzRNN or ResidualGRU for irregular sampling"
         require(timespans is None, f"expected no timespans: {name} is a discrete map", "got some", cure)
+
+
+class LayerCall(NamedTuple):
+    """A call in the form that scans want; ``lengths`` where they alone are behind ``spans``."""
+
+    sequences: TimeMajor
+    starts: tuple[Tensor, ...]
+    spans: Float[Tensor, "T B"] | None
+    lengths: Int[Tensor, " B"] | None
 
 
 class RecurrentLayer(Contract, nn.Module, ABC):
@@ -106,6 +158,13 @@ class RecurrentLayer(Contract, nn.Module, ABC):
         dtype: their number format.
     """
 
+    def __new__(cls, *_: Any, **options: Any):
+        """Refuse torch's ``proj_size`` by name: Python would only say that the keyword is unknown."""
+        hint = "put a torch.nn.Linear behind the layer, or take sostenuto.nn.LSTM"
+        expected = f"expected no proj_size: {cls.__name__} has no projection of its state"
+        require("proj_size" not in options, expected, f"got {options.get('proj_size')}", hint)
+        return super().__new__(cls)
+
     def __init__(
         self,
         input_size: int,
@@ -120,14 +179,14 @@ class RecurrentLayer(Contract, nn.Module, ABC):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        for name, count in (("input_size", input_size), ("hidden_size", hidden_size), ("num_layers", num_layers)):
-            check_count(name, count)
+        check_sizes(input_size, hidden_size, num_layers)
         check_fraction("dropout", dropout, one=True)
         if dropout > 0 and num_layers == 1:
             warnings.warn("dropout acts between layers: with num_layers=1 it does nothing", stacklevel=3)
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.bias, self.batch_first, self.dropout, self.bidirectional = bias, batch_first, dropout, bidirectional
         self._factory = {"device": device, "dtype": dtype}
+        self._weight_names: list[list[str]] = [[] for _ in self.cells()]
         for layer, reverse in self.cells():
             self.build(layer, reverse)
         del self._factory
@@ -170,7 +229,14 @@ class RecurrentLayer(Contract, nn.Module, ABC):
 
     def new_parameter(self, name: str, layer: int, reverse: bool, *shape: int) -> None:
         """Register ``name_l{layer}`` (``_reverse`` for the second direction)."""
-        self.register_parameter(weight_name(name, layer, reverse), nn.Parameter(torch.empty(*shape, **self._factory)))
+        full = weight_name(name, layer, reverse)
+        self.register_parameter(full, nn.Parameter(torch.empty(*shape, **self._factory)))
+        self._weight_names[layer * self.num_directions + reverse].append(full)
+
+    @property
+    def all_weights(self) -> list[list[Tensor]]:
+        """List the weights of every layer and direction, as `torch.nn.LSTM` does; constrained ones come constrained."""
+        return [[getattr(self, name) for name in names] for names in self._weight_names]
 
     def weight(self, name: str, layer: int, reverse: bool) -> Tensor:
         """Look a parameter up by its stem, layer and direction; a constrained one comes constrained."""
@@ -200,21 +266,40 @@ class RecurrentLayer(Contract, nn.Module, ABC):
         return self.input_size if layer == 0 else self.output_size
 
     def forward(
-        self, input: LayerInput, state: LayerState | None = None, *, timespans: Tensor | PackedSequence | None = None
+        self,
+        input: LayerInput,
+        state: LayerState | None = None,
+        timespans: Timespans | None = None,
+        *,
+        hx: LayerState | None = None,
     ) -> tuple[Any, Any]:
         """Read whole sequences: return the top layer's output at every step, and the state at the end of each.
 
-        ``input`` is ``(time, batch, channel)`` (``(batch, time, channel)`` with ``batch_first``), ``(time, channel)``
-        for one sequence, or a PackedSequence, and the output has the same form. A state is a tensor
-        ``(num_layers · num_directions, batch, hidden_size)``, or a tuple of them where the recurrence has several.
+        Args:
+            input: ``(time, batch, channel)`` (``(batch, time, channel)`` with ``batch_first``), ``(time, channel)`` for
+                one sequence, or a PackedSequence; the output has the same form.
+            state: a tensor ``(num_layers · num_directions, batch, hidden_size)``, or a tuple of them where the
+                recurrence has several; zeros if left out.
+            timespans: the duration of every step, in the input's layout without its channels: ``(time, batch)``,
+                ``(batch, time)`` with ``batch_first``, ``(time,)``, or packed; or one number for all steps. Where time
+                and batch are equally many, nobody can see that a tensor is turned the wrong way.
+            hx: torch's name for ``state``.
+
+        Returns:
+            The output, and the state in ``state``'s form.
         """
-        if not self.continuous:
-            self.refuse_timespans(timespans)
+        return self._run_layers(self._read_call(input, state, timespans, hx))
+
+    def _read_call(self, input: LayerInput, state: Any, timespans: Any, hx: Any = None) -> "LayerCall":
+        state = self._check_call(input, state, hx, timespans)
         sequences = TimeMajor.read(input, self.input_size, self.batch_first)
         starts = self._start(state, sequences)
-        spans = sequences.spans(timespans, starts[0].dtype)
         # Lengths alone are not time spans: a scan may run on into the padding and take each state at its own end.
         lengths = sequences.lengths if timespans is None else None
+        return LayerCall(sequences, starts, sequences.spans(timespans, starts[0].dtype), lengths)
+
+    def _run_layers(self, call: "LayerCall") -> tuple[Any, Any]:
+        sequences, starts, spans, lengths = call
         backward_spans = spans if spans is None or not self.bidirectional else sequences.reverse(spans)
         below, ends = [sequences.values], []
         for layer in range(self.num_layers):
@@ -256,7 +341,6 @@ class RecurrentLayer(Contract, nn.Module, ABC):
             like = next(self.parameters())
             return tuple(torch.zeros(shape, device=like.device, dtype=like.dtype) for _ in range(count))
         parts = (state,) if isinstance(state, Tensor) else tuple(state)
-        require(len(parts) == count, f"expected a state of {count} parts {self.state_names}", f"got {len(parts)}")
         if sequences.unbatched and parts[0].ndim == 2:
             parts = tuple(part.unsqueeze(1) for part in parts)
         for part in parts:
@@ -269,6 +353,20 @@ class RecurrentLayer(Contract, nn.Module, ABC):
         if sequences.unbatched:
             parts = tuple(part.squeeze(1) for part in parts)
         return parts[0] if len(parts) == 1 else parts
+
+
+def check_sizes(input_size: int, hidden_size: int, num_layers: int = 1) -> None:
+    """Refuse sizes of a layer that are not whole numbers of at least 1."""
+    for name, count in (("input_size", input_size), ("hidden_size", hidden_size), ("num_layers", num_layers)):
+        check_count(name, count)
+
+
+def _span_range(spans: float | tuple[float, float] | None) -> tuple[float, float]:
+    both = (1.0, 1.0) if spans is None else spans if isinstance(spans, tuple) else (spans, spans)
+    low, high = float(both[0]), float(both[-1])
+    expected = "expected spans to be a finite number above 0, or the least and the largest"
+    require(len(both) == 2 and 0 < low <= high < math.inf, expected, f"got {spans}")
+    return low, high
 
 
 def weight_name(name: str, layer: int, reverse: bool) -> str:
@@ -286,29 +384,3 @@ def uniform_by_width(layer: RecurrentLayer) -> None:
     with torch.no_grad():
         for parameter in layer.parameters():
             parameter.uniform_(-bound, bound)
-
-
-def dropout_mask(like: Tensor, share: float) -> Tensor:
-    """Draw zeros, with the probability ``share``, and 1/(1 − share) elsewhere; no gradient flows.
-
-    On the CPU it is `torch.nn.functional.dropout` of ones, number for number, in two passes instead of four.
-
-    >>> mask = dropout_mask(torch.empty(1000), 0.5)
-    >>> sorted(set(mask.tolist())), 400 < int(mask.count_nonzero()) < 600
-    ([0.0, 2.0], True)
-    """
-    mask = torch.empty_like(like, requires_grad=False).bernoulli_(1 - share)
-    return mask.div_(1 - share) if share < 1 else mask
-
-
-def dropout_masks(like: Float[Tensor, "M B H"], share: float) -> Float[Tensor, "M B H"]:
-    """Draw `dropout_mask` for each of several layers, number for number, into one tensor.
-
-    >>> masks = dropout_masks(torch.empty(2, 30, 40), 0.5)
-    >>> masks.shape, sorted(set(masks.flatten().tolist()))
-    (torch.Size([2, 30, 40]), [0.0, 2.0])
-    """
-    masks = torch.empty_like(like, requires_grad=False)
-    for mask in masks.unbind(0):
-        mask.bernoulli_(1 - share)
-    return masks.div_(1 - share) if share < 1 else masks

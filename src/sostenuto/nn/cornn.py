@@ -53,6 +53,7 @@ class CoRNN(DenseLayer):
     """
 
     state_names = ("y", "z")
+    integrator = "imex"
     step_size: float
 
     def __init__(
@@ -102,10 +103,11 @@ class CoRNN(DenseLayer):
                 for name in names:
                     self.weight(name, layer, reverse).uniform_(-bound, bound)
 
-    def discrete_map(self, layer: int = 0, *, reverse: bool = False) -> DenseMap:
+    def discrete_map(self, layer: int = 0, *, reverse: bool = False, span: float = 1.0) -> DenseMap:
         """Give coefficients between y and z, and (W, W̃) side by side."""
         weight = self._weights(layer, reverse)
-        step, old, new = self.step_size, *self._damping(self.step_size)
+        step = self.step_size * span
+        old, new = self._damping(step)
         linear = (1 - step * step * new * self.gamma, step * new * old, -step * new * self.gamma, new * old)
         forced = (step * step * new, step * new)
         return DenseMap(weight, _constants(weight, *linear).view(2, 2), _constants(weight, *forced))

@@ -1,16 +1,16 @@
 """Layers of the form h ← P h + Q σ(W h + z): what they share on top of the dense scan."""
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from sostenuto.checks import check_choice
 from sostenuto.nn import certificates
-from sostenuto.nn.base import CERTIFICATES
 from sostenuto.nn.certificates import Certificate, refused
 from sostenuto.nn.fused import FusedLayer
 from sostenuto.nn.integrators import EXPLICIT
@@ -56,8 +56,8 @@ class DenseLayer(FusedLayer):
     """The step of the integrator, a number; None where it is 1/T of each sequence. A discrete map has none."""
 
     @abstractmethod
-    def discrete_map(self, layer: int = 0, *, reverse: bool = False) -> DenseMap:
-        """Give P, Q and W of the map that is really run."""
+    def discrete_map(self, layer: int = 0, *, reverse: bool = False, span: float = 1.0) -> DenseMap:
+        """Give P, Q and W of the map that is really run, over a time span."""
 
     def sector(self, layer: int = 0, *, reverse: bool = False) -> Sector | str:
         """Give A, B and W of the differential equation, or why there are none."""
@@ -117,15 +117,11 @@ class DenseLayer(FusedLayer):
         """Give dh/dt at state ``h`` and input ``x``; one step of the map advances t by the step size."""
         return self.rate(layer, False)(self.drive(layer, False, [x]), h)
 
-    @torch.no_grad()
-    def certificate(self, kind: str = "contraction", *, layer: int = 0, reverse: bool = False) -> Certificate:
-        """Test one layer: ``contraction`` and ``lure`` for the differential equation, ``discrete`` for the map run.
+    def _certify(self, kind: str, layer: int, reverse: bool, spans: tuple[float, float]) -> Certificate:
+        """Test one layer by `nn.certificates`.
 
-        ``settling`` and ``discrete settling`` ask less, of units without a linear part: rest under a constant input.
-        In a stack each layer is judged as it reads the one below; layers that forget one by one forget together.
-        Reference: paper 001, proposition 1, as corrected in ``docs/errata.md`` (001.1, 001.4); see `nn.certificates`.
+        Reference: paper 001, proposition 1, as corrected in ``docs/errata.md`` (001.1, 001.4).
         """
-        check_choice("kind", kind, CERTIFICATES)
         form = self.sector(layer, reverse=reverse)
         if isinstance(form, str):
             return refused(kind, "a linear part plus slopes, Ah + Bσ(Wh + z)", form)
@@ -138,8 +134,29 @@ class DenseLayer(FusedLayer):
         if discrete and (not self.fused or (kind != "discrete" and self.integrator != "euler")):
             return refused(kind, "a step that is one fused map", f"the integrator {self.integrator!r}")
         if kind == "discrete":
-            linear, weight, gain = self.discrete_map(layer, reverse=reverse).full()
-            return certificates.discrete(linear, weight, self.activation, Q=gain)
+            return self._certify_map(layer, reverse, spans)
         if bool(form.linear.any()) or form.gain is not None:
             return refused(kind, "a unit without a linear part, h′ = σ(Wh + z)", f"{type(self).__name__} has one")
-        return certificates.settling(form.weight, self.activation, step_size=self.step_size if discrete else None)
+        if not discrete:
+            return certificates.settling(form.weight, self.activation)
+        shortest, longest = (self.step_size * span for span in spans)
+        found = certificates.settling(form.weight, self.activation, step_size=longest, shortest=shortest)
+        return certificates.over_spans(found, spans)
+
+    def _certify_map(self, layer: int, reverse: bool, spans: tuple[float, float]) -> Certificate:
+        """Test the map of one time span, or of all between two where one norm serves them all.
+
+        An Euler step moves the difference of two states along a line, δ + τv, and every norm is convex on a line: what
+        shrinks by ρ in the longest span τ₊ shrinks by at least 1 − (τ/τ₊)(1 − ρ) in a span τ. An exact step of
+        independent units decays in every unit, the least in the shortest span.
+        """
+        shortest, longest = spans
+        if shortest != longest and self.integrator not in ("euler", "exact"):
+            return refused("discrete", "one time span, as steps taken implicitly share no norm", f"{spans}")
+        tested = shortest if self.integrator == "exact" else longest
+        linear, weight, gain = self.discrete_map(layer, reverse=reverse, span=tested).full()
+        found = certificates.discrete(linear, weight, self.activation, Q=gain)
+        if found.rate is not None and tested != shortest:
+            share = shortest / longest * -math.expm1(-found.rate)
+            found = replace(found, rate=-math.log1p(-share) * (1 - 1e-12))
+        return certificates.over_spans(found, spans)

@@ -28,6 +28,9 @@ class ExpRNN(DenseLayer):
 
     `certificate`: ‖W‖₂ = 1, so ``discrete`` is never certified; it says so.
 
+    W is computed anew in every call, in float64, and so in every `step`; inside ``with
+    torch.nn.utils.parametrize.cached():`` a stream of steps shares one.
+
     Args:
         input_size: channels of the input.
         hidden_size: units N of a layer.
@@ -108,17 +111,23 @@ class ExpRNN(DenseLayer):
         """Give modReLU's b."""
         return self.weight("bias_ih", layer, reverse) if self.bias else None
 
-    def discrete_map(self, layer: int = 0, *, reverse: bool = False) -> DenseMap:
+    def discrete_map(
+        self,
+        layer: int = 0,
+        *,
+        reverse: bool = False,
+        span: float = 1.0,  # noqa: ARG002
+    ) -> DenseMap:
         """Give P = 0, Q = I and the rotation W."""
         weight = self.weight("weight_hh", layer, reverse)
         return DenseMap(weight, weight.new_zeros(1, 1), weight.new_ones(1))
 
     vector_field = Contract.vector_field
 
-    def certificate(self, kind: str = "contraction", *, layer: int = 0, reverse: bool = False) -> Certificate:
+    def _certify(self, kind: str, layer: int, reverse: bool, spans: tuple[float, float]) -> Certificate:
         """Refuse every kind: there is no differential equation, and the map keeps distances where modReLU is open."""
         if kind != "discrete":
-            return Contract.certificate(self, kind, layer=layer, reverse=reverse)
+            return Contract._certify(self, kind, layer, reverse, spans)
         # What the stored matrix misses of norm 1 is rounding, and proves nothing.
         return refused(kind, "‖W‖₂ < 1", "1, W is orthogonal")
 

@@ -145,11 +145,10 @@ class IndRNN(FusedLayer):
         first = self.hidden_size if reverse else 0
         return states + below[-1][..., first : first + self.hidden_size]
 
-    @torch.no_grad()
-    def certificate(self, kind: str = "contraction", *, layer: int = 0, reverse: bool = False) -> Certificate:
+    def _certify(self, kind: str, layer: int, reverse: bool, spans: tuple[float, float]) -> Certificate:
         """Test the map by ``discrete``; the other kinds are about differential equations."""
         if kind != "discrete":
-            return super().certificate(kind, layer=layer, reverse=reverse)
+            return super()._certify(kind, layer, reverse, spans)
         weight = torch.diag(self.weight("weight_hh", layer, reverse))
         return certificates.discrete(torch.zeros_like(weight), weight, self.activation)
 
@@ -160,7 +159,7 @@ class IndRNN(FusedLayer):
 
     def _normalize(self, layer: int, reverse: bool, drive: Tensor, lengths: Tensor | None) -> Tensor:
         mean, variance = (self.weight(name, layer, reverse) for name in ("norm_mean", "norm_variance"))
-        if self.training:
+        if self.training and drive.numel() > 0:  # an empty batch has no statistics
             inside = drive.flatten(0, -2)
             if lengths is not None:
                 steps = torch.arange(drive.shape[0], device=drive.device)

@@ -1,12 +1,13 @@
 """The Lipschitz RNN: a linear part plus a Lipschitz nonlinearity (paper 001)."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from sostenuto.checks import check_choice, check_fraction, check_positive, require
+from sostenuto.checks import check_choice, check_fraction, check_positive, is_number, require
 from sostenuto.constraints.symmetric_skew import SymmetricSkew
 from sostenuto.nn.dense import DenseLayer, DenseMap, Rate, Sector
 from sostenuto.nn.fused import check_backend
@@ -121,9 +122,9 @@ class LipschitzRNN(DenseLayer):
                 if self.bias:
                     self.weight("bias_ih", *cell).zero_()
 
-    def discrete_map(self, layer: int = 0, *, reverse: bool = False) -> DenseMap:
+    def discrete_map(self, layer: int = 0, *, reverse: bool = False, span: float = 1.0) -> DenseMap:
         """Give P, Q and W of an Euler or IMEX step."""
-        weight, step = self.weight("weight_hh", layer, reverse), self.step_size
+        weight, step = self.weight("weight_hh", layer, reverse), self.step_size * span
         gain = weight.new_full((1,), step)
         if self.alpha == 0:
             return DenseMap(weight, weight.new_ones(1, 1), gain)
@@ -182,6 +183,6 @@ class LipschitzRNN(DenseLayer):
 
 
 def _pair(name: str, value: PerMatrix) -> tuple[float, float]:
-    both = [value, value] if isinstance(value, (int, float)) else list(value)
+    both: list[Any] = [value, value] if is_number(value) else list(value)  # pyright: ignore[reportArgumentType]
     require(len(both) == 2, f"expected one {name}, or one for A and one for W", f"got {len(both)}")
     return float(both[0]), float(both[1])

@@ -66,7 +66,7 @@ class ResidualRNN(DenseLayer):
         check_choice("precision", precision, PRECISIONS)
         if step_size is not None:
             check_positive("step_size", step_size)
-        self.activation, self.step_size = activation, step_size
+        self.activation, self.step_size = activation, None if step_size is None else float(step_size)
         self.backend, self.precision = check_backend(backend), precision
         super().__init__(
             input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device=device, dtype=dtype
@@ -83,13 +83,15 @@ class ResidualRNN(DenseLayer):
         """Draw as torch's recurrent layers do."""
         uniform_by_width(self)
 
-    def discrete_map(self, layer: int = 0, *, reverse: bool = False, steps: int | None = None) -> DenseMap:
+    def discrete_map(
+        self, layer: int = 0, *, reverse: bool = False, span: float = 1.0, steps: int | None = None
+    ) -> DenseMap:
         """Give the residual step: P = I, Q = εI; ε = 1/``steps`` where the layer has no step size of its own."""
         if self.step_size is None and steps is None:
             raise InputError("expected a step_size, got None (1/T of a whole sequence); pass steps=T.")
         weight = self.weight("weight_hh", layer, reverse)
         size = self.step_size if self.step_size is not None else 1 / (steps or 1)
-        return DenseMap(weight, weight.new_ones(1, 1), weight.new_ones(1) * size)
+        return DenseMap(weight, weight.new_ones(1, 1), weight.new_ones(1) * (size * span))
 
     def trajectory(
         self, layer: int, reverse: bool, entering: Float[Tensor, "T B d"], start: Float[Tensor, "B S"]

@@ -34,7 +34,7 @@ class _ResidualGated(RecurrentLayer):
     ) -> None:
         if step_size is not None:
             check_positive("step_size", step_size)
-        self.step_size = step_size
+        self.step_size = None if step_size is None else float(step_size)
         super().__init__(
             input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device=device, dtype=dtype
         )

@@ -1,15 +1,20 @@
 """Between what a caller hands a layer and what a scan wants: time-major values, lengths, and the way back."""
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from sostenuto.checks import require
+from sostenuto.checks import is_number, require
+from sostenuto.ops.dispatch import runs_eagerly
 
 LayerInput = Tensor | PackedSequence
+Timespans = Tensor | PackedSequence | float
+"""Durations of the steps in the input's layout, ``(time, batch)``, ``(batch, time)``, ``(time,)`` or packed; or one."""
 
 
 @dataclass(frozen=True)
@@ -34,20 +39,45 @@ class TimeMajor:
         values = input.unsqueeze(1) if unbatched else input.transpose(0, 1) if batch_first else input
         return cls(values, None, None, unbatched, batch_first)
 
-    def spans(self, timespans: Tensor | PackedSequence | None, dtype: torch.dtype) -> Tensor | None:
-        """Give the duration of every step ``(time, batch)``: 0 in the padding, None where each is simply 1."""
+    def spans(self, timespans: Timespans | None, dtype: torch.dtype) -> Tensor | None:
+        """Give the duration of every step ``(time, batch)``: 0 in the padding, None where each is simply 1.
+
+        A negative or infinite span, or NaN, is refused on the CPU; elsewhere reading the numbers of a tensor would
+        stall the device, and they are taken as they are.
+        """
         if timespans is None:
             return None if self.lengths is None else self.mask.to(dtype)
-        if isinstance(timespans, PackedSequence):
-            spans, _ = _unpack(timespans)
-        elif self.unbatched:
-            spans = timespans.unsqueeze(1)
-        else:
-            spans = timespans.T if self.batch_first else timespans
-        expected = tuple(self.values.shape[:2])
-        got = tuple(spans.shape)
-        require(got == expected, f"expected timespans of shape {expected} (time, batch)", f"got {got}")
-        return spans.to(dtype) if self.lengths is None else spans.to(dtype) * self.mask
+        spans = self._time_major(timespans, dtype)
+        if is_number(timespans) or is_readable(spans):
+            low, high = (timespans,) * 2 if is_number(timespans) else map(float, torch.aminmax(spans.detach()))
+            got = f"got {low if not low >= 0 else high}"
+            require(low >= 0 and high < math.inf, "expected finite timespans of at least 0", got)
+        return spans if self.lengths is None else spans * self.mask
+
+    def _time_major(self, timespans: Any, dtype: torch.dtype) -> Tensor:
+        """Bring time spans of the input's layout, or one for all steps, to ``(time, batch)``."""
+        steps, batch = self.values.shape[:2]
+        if _is_one(timespans):
+            return (self.values.new_ones(steps, batch, dtype=dtype) * timespans).to(dtype)
+        packed = self.packed
+        expected = "as a tensor, as the input is" if packed is None else "packed as the input is"
+        good = isinstance(timespans, Tensor if packed is None else PackedSequence)
+        cure = "timespans have the layout of the input, or are one number for all steps"
+        require(good, f"expected timespans {expected}", f"got {type(timespans).__name__}", cure)
+        data: Any = timespans if packed is None else timespans.data
+        real = data.device == self.values.device and not data.is_complex()
+        require(real, f"expected real timespans on {self.values.device}", f"got {data.dtype} on {data.device}")
+        if packed is not None:
+            same = torch.compiler.is_compiling() or torch.equal(timespans.batch_sizes, packed.batch_sizes)
+            require(same and data.ndim == 1, "expected one of the timespans for each step packed", "got others", cure)
+            return _unpack(timespans)[0].to(dtype)
+        shape, axes = ((steps,), "(time,)") if self.unbatched else ((steps, batch), "(time, batch)")
+        if self.batch_first and not self.unbatched:
+            shape, axes = (batch, steps), "(batch, time)"
+        got = tuple(timespans.shape)
+        require(got == shape, f"expected timespans of shape {shape} {axes}", f"got {got}", cure)
+        turned = timespans.unsqueeze(1) if self.unbatched else timespans.T if self.batch_first else timespans
+        return turned.to(dtype)
 
     @property
     def mask(self) -> Tensor:
@@ -71,6 +101,19 @@ class TimeMajor:
         if self.unbatched:
             return output.squeeze(1)
         return output.transpose(0, 1) if self.batch_first else output
+
+
+def _is_one(timespans: object) -> bool:
+    return is_number(timespans) or (isinstance(timespans, Tensor) and timespans.ndim == 0)
+
+
+def is_readable(values: Tensor) -> bool:
+    """Whether numbers can be looked at without waiting for a device, or breaking a graph that is being compiled.
+
+    >>> is_readable(torch.ones(2)), is_readable(torch.ones(0)), is_readable(torch.ones(2, device="meta"))
+    (True, False, False)
+    """
+    return values.device.type == "cpu" and values.numel() > 0 and runs_eagerly(values)
 
 
 def _unpack(packed: PackedSequence) -> tuple[Tensor, Tensor]:
@@ -112,15 +155,11 @@ def _gathered(output: Tensor, packed: PackedSequence) -> Tensor:
 
 
 def check_input(input: LayerInput, input_size: int, batch_first: bool) -> None:
-    """Refuse an input with the wrong number of axes or channels, no steps or no sequences."""
+    """Refuse an input with the wrong number of axes or channels, or no steps; no sequences are an empty batch."""
     values = input.data if isinstance(input, PackedSequence) else input
     if not isinstance(input, PackedSequence):
         require(values.ndim in (2, 3), "expected an input of 2 (unbatched) or 3 axes", f"got {values.ndim}")
-        batch_axis = 0 if batch_first else 1
-        require(
-            values.ndim == 2 or values.shape[batch_axis] > 0, "expected at least one sequence", "got an empty batch"
-        )
-        time = values.shape[1 - batch_axis] if values.ndim == 3 else values.shape[0]
+        time = values.shape[1] if batch_first and values.ndim == 3 else values.shape[0]
         require(time > 0, "expected at least one time step", "got none")
     cure = "the last axis holds the channels; check batch_first and input_size"
     got = values.shape[-1]

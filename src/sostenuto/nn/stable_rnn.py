@@ -117,14 +117,14 @@ class StableRNN(DenseLayer):
                 if self.bias:
                     self.weight("bias_ih", *cell).zero_()
 
-    def discrete_map(self, layer: int = 0, *, reverse: bool = False) -> DenseMap:
+    def discrete_map(self, layer: int = 0, *, reverse: bool = False, span: float = 1.0) -> DenseMap:
         """Give the residual step, P = I, Q = εI, and W as a matrix; or the exact one, P = e^{εW}, W = 0."""
         weight = self.weight("weight_hh", layer, reverse)
         if self.integrator == "exact":
-            decay, gain = _exact(weight, self.step_size)
+            decay, gain = _exact(weight, self.step_size * span)
             return DenseMap(torch.diag(torch.zeros_like(weight)), torch.diag(decay), torch.diag(gain))
         matrix = torch.diag(weight) if self.form == "diagonal" else weight
-        return DenseMap(matrix, weight.new_ones(1, 1), weight.new_full((1,), self.step_size))
+        return DenseMap(matrix, weight.new_ones(1, 1), weight.new_full((1,), self.step_size * span))
 
     def trajectory(
         self, layer: int, reverse: bool, entering: Float[Tensor, "T B d"], start: Float[Tensor, "B S"]

@@ -3,24 +3,28 @@
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.nn.utils.rnn import PackedSequence
 
-from sostenuto.nn.base import Contract
-from sostenuto.nn.sequences import check_input
+from sostenuto.nn.base import Contract, check_sizes
 
 
 class _TorchUnit(Contract):
     """Adds `step` and a clear word about time spans to a torch layer; weights and kernels stay torch's."""
 
     continuous = False
+    proj_size: int
 
-    def forward(
-        self, input: Any, state: Any = None, *, timespans: Tensor | PackedSequence | None = None
-    ) -> tuple[Any, Any]:
+    def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1, *args: Any, **options: Any) -> None:
+        check_sizes(input_size, hidden_size, num_layers)
+        super().__init__(input_size, hidden_size, num_layers, *args, **options)  # pyright: ignore[reportCallIssue]
+
+    @property
+    def output_size(self) -> int:
+        """Features of the output at every step: with ``proj_size`` those of the projection."""
+        return (self.proj_size or self.hidden_size) * self.num_directions
+
+    def forward(self, input: Any, state: Any = None, timespans: Any = None, *, hx: Any = None) -> tuple[Any, Any]:
         """Call torch's layer; ``timespans`` has no meaning for a discrete map and is refused."""
-        self.refuse_timespans(timespans)
-        check_input(input, self.input_size, self.batch_first)
+        state = self._check_call(input, state, hx, timespans)
         return super().forward(input, state)  # pyright: ignore[reportAttributeAccessIssue]
 
 

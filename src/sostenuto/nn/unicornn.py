@@ -1,10 +1,10 @@
 """UnICORNN: undamped independent controlled oscillators, symplectic in time (paper 002)."""
 
 import math
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -14,10 +14,12 @@ from torch.nn.utils.rnn import PackedSequence
 
 from sostenuto.checks import InputError, check_choice, check_count, check_positive, require
 from sostenuto.constraints.at_least import AtLeast
-from sostenuto.nn.base import LayerState, RecurrentLayer, dropout_masks, weight_name
+from sostenuto.nn.base import LayerCall, LayerState, RecurrentLayer, check_sizes, weight_name
+from sostenuto.nn.dropout import dropout_masks
 from sostenuto.nn.oscillator_energy import oscillator_energy
+from sostenuto.nn.oscillator_limit import warn_of_divergence
 from sostenuto.nn.reconstruction import Reconstruction, drift_of
-from sostenuto.nn.sequences import LayerInput, TimeMajor
+from sostenuto.nn.sequences import LayerInput, Timespans, is_readable
 from sostenuto.ops.oscillator_scan import BACKENDS, oscillator_scan
 from sostenuto.ops.oscillator_stack import Cell, Drift, oscillator_stack, oscillator_stack_inverse
 from sostenuto.ops.oscillator_stack.cell import with_masks
@@ -95,7 +97,8 @@ class UnICORNN(RecurrentLayer):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        steps = [step_size] * num_layers if isinstance(step_size, (int, float)) else list(step_size)
+        check_sizes(input_size, hidden_size, num_layers)
+        steps: list[Any] = [step_size] * num_layers if np.ndim(step_size) == 0 else list(step_size)  # pyright: ignore[reportArgumentType]
         require(len(steps) == num_layers, f"expected one step_size or {num_layers}", f"got {len(steps)}")
         for size in steps:
             check_positive("step_size", size)
@@ -108,13 +111,14 @@ class UnICORNN(RecurrentLayer):
         if skip is not None:
             check_count("skip", skip, least=2)
         self._steps, self._skip, self.spread = tuple(float(size) for size in steps), skip, float(spread)
-        _warn_of_divergence(self._steps, stiffness)
+        # The middle of the initial steps is Δt/2.
+        warn_of_divergence("step_size/2 · √stiffness", max(steps) / 2 * math.sqrt(stiffness))
         super().__init__(
             input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device=device, dtype=dtype
         )
         self.step_size, self.stiffness, self.skip = self._steps, float(stiffness), skip
         self.learn_step, self.positive, self.memory, self.backend = learn_step, positive, memory, backend
-        for layer, reverse in self._cells():
+        for layer, reverse in self.cells():
             self.weight("time_scale", layer, reverse).requires_grad_(learn_step)
             if positive:
                 name = weight_name("weight_hh", layer, reverse)
@@ -133,7 +137,7 @@ class UnICORNN(RecurrentLayer):
     def reset_parameters(self) -> None:
         """Draw w ~ U(0, 1), c ~ U(−spread, spread), V Kaiming-uniform with a = 8, b = 0 (paper 002, appendix A)."""
         with torch.no_grad():
-            for layer, reverse in self._cells():
+            for layer, reverse in self.cells():
                 nn.init.kaiming_uniform_(self.weight("weight_ih", layer, reverse), a=8)
                 self._assign("weight_hh", layer, reverse, torch.rand_like(self.weight("weight_hh", layer, reverse)))
                 self.weight("time_scale", layer, reverse).uniform_(-self.spread, self.spread)
@@ -143,24 +147,28 @@ class UnICORNN(RecurrentLayer):
                     nn.init.kaiming_uniform_(self.weight("weight_skip", layer, reverse), a=8)
 
     def forward(
-        self, input: LayerInput, state: LayerState | None = None, *, timespans: Tensor | PackedSequence | None = None
+        self,
+        input: LayerInput,
+        state: LayerState | None = None,
+        timespans: Timespans | None = None,
+        *,
+        hx: LayerState | None = None,
     ) -> tuple[Any, Any]:
         """Read whole sequences, as `RecurrentLayer.forward`; one direction runs all layers at once where it can."""
         if self.memory == "recompute" and not torch.compiler.is_compiling():
             self.last_drift = ()
-        if self.bidirectional or (self.memory == "store" and not self._may_tile()):
-            return super().forward(input, state, timespans=timespans)
-        sequences = TimeMajor.read(input, self.input_size, self.batch_first)
-        found = self._run_together(sequences, state, timespans)
+        call = self._read_call(input, state, timespans, hx)
+        alone = self.bidirectional or (self.memory == "store" and not self._may_tile())
+        found = None if alone else self._run_together(call)
         if found is None:
-            return super().forward(input, state, timespans=timespans)
+            return self._run_layers(call)
         output, y, z = found
-        if sequences.unbatched:
+        if call.sequences.unbatched:
             y, z = y.squeeze(1), z.squeeze(1)
-        return sequences.write(output), (y, z)
+        return call.sequences.write(output), (y, z)
 
     def peak(
-        self, input: LayerInput, state: LayerState | None = None, *, timespans: Tensor | None = None
+        self, input: LayerInput, state: LayerState | None = None, *, timespans: Timespans | None = None
     ) -> Float[Tensor, "*batch hidden"]:
         """Give each unit's largest output over time, max_n y_n: what a call gives, without its outputs where it can.
 
@@ -175,16 +183,16 @@ class UnICORNN(RecurrentLayer):
             raise InputError("expected a tensor, got packed sequences; pool the outputs of a call.")
         together = self.memory == "store" and not self.bidirectional
         if together and self._may_tile() and not self._is_heard():
-            sequences = TimeMajor.read(input, self.input_size, self.batch_first)
-            found = self._run_together(sequences, state, timespans, peak=True)
+            call = self._read_call(input, state, timespans)
+            found = self._run_together(call, peak=True)
             if found is not None:
-                return found[0].squeeze(0) if sequences.unbatched else found[0]
+                return found[0].squeeze(0) if call.sequences.unbatched else found[0]
         output, _ = self(input, state, timespans=timespans)
         first = output if self.batch_first else output.transpose(0, 1)
         return output.amax(0) if input.ndim == 2 else time_max(first)
 
     def final_state(
-        self, input: LayerInput, state: LayerState | None = None, *, timespans: Tensor | PackedSequence | None = None
+        self, input: LayerInput, state: LayerState | None = None, *, timespans: Timespans | None = None
     ) -> LayerState:
         """Give the last state of a call alone; with ``memory="recompute"`` its outputs, T·B·H numbers, are not made.
 
@@ -195,9 +203,9 @@ class UnICORNN(RecurrentLayer):
         if self.memory == "store" or self.bidirectional or torch.compiler.is_compiling() or self._is_heard():
             return self(input, state, timespans=timespans)[1]
         self.last_drift = ()
-        sequences = TimeMajor.read(input, self.input_size, self.batch_first)
-        found: Any = self._run_together(sequences, state, timespans, outputs=False)
-        return tuple(part.squeeze(1) for part in found[1:]) if sequences.unbatched else found[1:]
+        call = self._read_call(input, state, timespans)
+        found: Any = self._run_together(call, outputs=False)
+        return tuple(part.squeeze(1) for part in found[1:]) if call.sequences.unbatched else found[1:]
 
     def scan(
         self,
@@ -273,7 +281,7 @@ class UnICORNN(RecurrentLayer):
         states: tuple[Tensor, Tensor],
         inputs: LayerInput,
         *,
-        timespans: Tensor | PackedSequence | None = None,
+        timespans: Timespans | None = None,
         trajectory: bool = False,
         tolerance: float | None = None,
     ) -> Reconstruction:
@@ -292,11 +300,9 @@ class UnICORNN(RecurrentLayer):
         require(not self.bidirectional, "expected a one-directional layer", "got a bidirectional one: no inverse")
         drops = self.training and self.dropout > 0 and self.num_layers > 1
         require(not drops, "expected a layer whose dropout sleeps", "got one in training", "call eval() first")
-        sequences = TimeMajor.read(inputs, self.input_size, self.batch_first)
-        y, z = self._start(states, sequences)
+        sequences, (y, z), spans, _ = self._read_call(inputs, states, timespans)
         cells = [self._cell(layer, False, None) for layer in range(self.num_layers)]
         stack = sequences.values, cells, self.stiffness
-        spans = sequences.spans(timespans, y.dtype)
         options: dict[str, Any] = {"skip": self._skip or 0, "timespans": spans, "backend": self.backend}
         y_start, z_start, ys, zs = oscillator_stack_inverse(*stack, y, z, trajectory=trajectory, **options)
         again = oscillator_stack(*stack, y_start, z_start, **options)
@@ -346,16 +352,10 @@ class UnICORNN(RecurrentLayer):
         return None if sleeps else dropout_masks(y[1:], self.dropout)
 
     def _run_together(
-        self,
-        sequences: TimeMajor,
-        state: LayerState | None,
-        timespans: Tensor | PackedSequence | None,
-        peak: bool = False,
-        outputs: bool = True,
+        self, call: LayerCall, peak: bool = False, outputs: bool = True
     ) -> tuple[Tensor, Tensor, Tensor] | None:
         """Run all layers at once: outputs (with ``peak`` their largest), y and z; None where one by one is better."""
-        y, z = self._start(state, sequences)
-        spans = sequences.spans(timespans, y.dtype)
+        sequences, (y, z), spans, _ = call
         stores = self.memory == "store"
         cells = [self._cell(layer, False, None, stepped=not stores) for layer in range(self.num_layers)]
         if stores and not takes_tiles(sequences.values, cells, y, z, timespans=spans, backend=self.backend):
@@ -375,6 +375,15 @@ class UnICORNN(RecurrentLayer):
             self.last_drift = (*self.last_drift, found.drift)
         return found[:3]
 
+    def _read_call(self, input: Any, state: Any, timespans: Any, hx: Any = None) -> LayerCall:
+        call = super()._read_call(input, state, timespans, hx)
+        if timespans is not None and call.spans is not None and is_readable(call.spans):
+            with torch.no_grad():
+                fastest = max(self.effective_step(layer, reverse=reverse).max() for layer, reverse in self.cells())
+                worst = float(call.spans.max() * fastest) * math.sqrt(self.stiffness)
+            warn_of_divergence("the largest of timespans · step_size · σ̂(c) · √stiffness", worst)
+        return call
+
     def _skips(self, layer: int) -> bool:
         return self._skip is not None and layer >= self._skip
 
@@ -384,17 +393,3 @@ class UnICORNN(RecurrentLayer):
             setattr(self, full, value.clamp(min=torch.finfo(value.dtype).eps))
         else:
             getattr(self, full).copy_(value)
-
-    def _cells(self) -> list[tuple[int, bool]]:
-        return [(layer, bool(d)) for layer in range(self.num_layers) for d in range(self.num_directions)]
-
-
-def _warn_of_divergence(steps: tuple[float, ...], stiffness: float) -> None:
-    """Warn where the middle of the initial steps, Δt/2, is not inside the stability limit Δt·σ̂(c)·√α < 2."""
-    worst = max(steps) / 2 * math.sqrt(stiffness)
-    if worst >= 2:
-        warnings.warn(
-            f"expected step_size/2 · √stiffness below 2, the stability limit of the oscillators, got {worst:.3g}: "
-            "states grow exponentially; lower step_size or stiffness",
-            stacklevel=3,
-        )

@@ -21,7 +21,7 @@ def choose_backend(requested: str, example: Tensor, *, built: tuple[str, ...]) -
 
     ``built`` names the fast backends the op has. Automatic choice takes the fast one for the device where there is one
     and the reference otherwise: a tensor on another device, or of a precision that no kernel has (the CPU kernels have
-    float32 and float64, the GPU kernels float32).
+    float32 and float64, the GPU kernels float32). Nothing at all, an empty batch, is the reference's in every case.
 
     >>> choose_backend("auto", torch.zeros(1, dtype=torch.float16), built=("cpu",))
     'reference'
@@ -34,6 +34,8 @@ def choose_backend(requested: str, example: Tensor, *, built: tuple[str, ...]) -
         "cpu": "cpu" in built and fits_cpu and HAS_NUMBA,
         "gpu": "gpu" in built and fits_gpu and HAS_TRITON,
     }
+    if example.numel() == 0:
+        return "reference"
     if requested == "auto":
         return next((name for name in ("cpu", "gpu") if possible[name]), "reference")
     if not possible[requested]:

@@ -174,3 +174,51 @@ def test_a_head_of_ones_own_is_not_a_linear_one():
     model = random_model(1)
     model.head = nn.Sequential(model.head, nn.Tanh())
     assert "another model" in certified_radius(model, torch.randn(4, STEPS, 2), [0, 1, 0, 1]).reason
+
+
+class Louder(LipschitzRNN):
+    def forward(self, input, state=None, **options):
+        return super().forward(1000 * input, state, **options)
+
+
+class Doubling(SequenceClassifier):
+    def pooled(self, *values):
+        return 2 * super().pooled(*values)
+
+
+def certifiable(layer=LipschitzRNN, model=SequenceClassifier):
+    torch.manual_seed(0)
+    return model(layer(2, 3, gamma=(9.0, 0.0), step_size=0.1, batch_first=True), 2)
+
+
+def patched():
+    model = certifiable()
+    forward = model.layer.forward
+    model.layer.forward = lambda x, *values, **options: forward(1000 * x, *values, **options)
+    return model
+
+
+def hooked(name):
+    model = certifiable()
+    part = model.get_submodule(name)
+    part.register_forward_pre_hook(lambda _, values: (1000 * values[0],))
+    return model
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda: certifiable(Louder), "Louder changes forward"),
+        (lambda: certifiable(model=Doubling), "Doubling changes pooled"),
+        (patched, "LipschitzRNN changes forward"),
+        (lambda: hooked("layer"), "LipschitzRNN has a hook"),
+        (lambda: hooked("head"), "Linear has a hook"),
+        (lambda: hooked(""), "SequenceClassifier has a hook"),
+    ],
+)
+def test_a_model_that_is_not_what_the_proof_assumes_gets_no_radius(make, reason):
+    X, y = torch.randn(4, STEPS, 2), [0, 1, 0, 1]
+    assert certified_radius(certifiable(), X, y).radii
+    found = certified_radius(make(), X, y)
+    assert found.radii == ()
+    assert reason in found.reason

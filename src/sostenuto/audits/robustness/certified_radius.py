@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from sostenuto.audits.base import AuditResult
-from sostenuto.audits.model import audited, is_plain_classifier, place_of, still_copy
+from sostenuto.audits.model import audited, changed, is_classifier, place_of, still_copy
 from sostenuto.audits.robustness.labeled import LabeledSequences, labeled_sequences
 from sostenuto.audits.robustness.lipschitz import ContractedNorm, state_maps
 from sostenuto.checks import check_count
@@ -157,8 +157,10 @@ class _Proved:
 
 def _certified(model: nn.Module, data: LabeledSequences, batch_size: int) -> _Proved | str:
     """Certify all sequences on a copy of the model in float64, or say why not."""
-    if not is_plain_classifier(model):
+    if not is_classifier(model):
         return f"not applicable: a SequenceClassifier fails ({type(model).__name__} is another model)"
+    if replaced := changed(model):
+        return f"not applicable: a model that runs as the library defines it fails ({replaced})"
     if model.readout not in ("last", "mean"):
         return f"not applicable: a read-out that is linear in the states fails ({model.readout})"
     still = still_copy(model)

@@ -14,6 +14,7 @@ from sostenuto.audits.model import audited, call_model, place_of, takes_lengths
 from sostenuto.audits.stability.state_map import StateMap, find_recurrence, map_of_function, map_of_layer
 from sostenuto.checks import check_count, require
 from sostenuto.data.batch import SequenceBatch, as_sequences
+from sostenuto.nn.arguments import named_arguments
 from sostenuto.nn.sequences import TimeMajor
 
 Recurrence = nn.Module | Callable[[Tensor, Tensor], Tensor]
@@ -117,7 +118,7 @@ def _overheard(model: nn.Module, layer: nn.Module, batch: SequenceBatch, seed: i
     calls: list[dict[str, Any]] = []
 
     def listen(_: nn.Module, args: tuple[Any, ...], options: dict[str, Any]) -> None:
-        calls.append(dict(zip(("input", "state"), args, strict=False)) | options)
+        calls.append(named_arguments(args, options))
 
     handle = layer.register_forward_pre_hook(listen, with_kwargs=True)
     try:
@@ -133,7 +134,7 @@ def _overheard(model: nn.Module, layer: nn.Module, batch: SequenceBatch, seed: i
     sequences = TimeMajor.read(heard["input"], input_size, first)
     values = sequences.values.detach().double().cpu().transpose(0, 1)
     known = batch.lengths if sequences.lengths is None else sequences.lengths.cpu()
-    state = heard.get("state", heard.get("hx"))
+    state = heard.get("state")
     return values, known, None if state is None else _flat_state(state)
 
 

@@ -1,10 +1,22 @@
 """Proofs that a recurrence forgets its start, from its matrices alone; each says what was checked, or what fails."""
 
-from sostenuto.nn.certificates.certificate import Certificate, fails, refused
+from sostenuto.nn.certificates.certificate import Certificate, fails, over_spans, refused
 from sostenuto.nn.certificates.maps import discrete
 from sostenuto.nn.certificates.norms import contraction
 from sostenuto.nn.certificates.sector import lure
 from sostenuto.nn.certificates.settling import settling
 from sostenuto.nn.certificates.system import SLOPES
+from sostenuto.nn.certificates.unchanged import overridden
 
-__all__ = ["SLOPES", "Certificate", "contraction", "discrete", "fails", "lure", "refused", "settling"]
+__all__ = [
+    "SLOPES",
+    "Certificate",
+    "contraction",
+    "discrete",
+    "fails",
+    "lure",
+    "over_spans",
+    "overridden",
+    "refused",
+    "settling",
+]

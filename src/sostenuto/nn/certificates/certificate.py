@@ -1,6 +1,6 @@
 """What a certificate says: whether states approach each other, how fast, and what was checked to know it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sostenuto.results import Record
 
@@ -14,6 +14,10 @@ class Certificate(Record):
     the differential equation, in steps for a discrete map. ``rate`` and ``overshoot`` are None where the statement has
     none: see ``checked``. Where not ``holds``, ``reason`` names the condition that fails with its value; nothing is
     then known of the recurrence, except that this test does not prove it stable.
+
+    ``spans`` are the least and the largest time span that a discrete certificate of a layer covers, in any order:
+    (1, 1) is a layer called without ``timespans``. It is None where there are none: for a differential equation, and
+    for a map that is no step of one.
 
     ``test`` says which one decided: ``"norm"``, ``"matrix inequality"``, ``"riccati equation"``, ``"linear"`` or
     ``"none"``.
@@ -31,6 +35,7 @@ class Certificate(Record):
     overshoot: float | None = None
     reason: str = ""
     scope: str = "every input"
+    spans: tuple[float, float] | None = None
     metric: tuple[tuple[float, ...], ...] = ()
     multipliers: tuple[float, ...] = ()
 
@@ -40,6 +45,17 @@ class Certificate(Record):
             return f"No {self.kind} certificate: {self.reason}."
         said = f"Certified ({self.kind}, {self.test} test) for {self.scope}: {self.checked}"
         return said + (f", rate {self.rate:.4g}." if self.rate is not None else ".")
+
+
+def over_spans(found: Certificate, spans: tuple[float, float]) -> Certificate:
+    """Say in a certificate which time spans it covers.
+
+    >>> over_spans(Certificate("discrete", True, "norm", "‖F‖₂ < 1"), (0.5, 2.0)).scope
+    'every input, time spans from 0.5 to 2'
+    """
+    low, high = spans
+    said = f"time spans of {low:.6g}" if low == high else f"time spans from {low:.6g} to {high:.6g}"
+    return replace(found, spans=spans, scope=f"{found.scope}, {said}")
 
 
 def fails(condition: str, value: float | str) -> str:

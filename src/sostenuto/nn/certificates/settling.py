@@ -24,6 +24,7 @@ def settling(
     activation: str = "tanh",
     *,
     step_size: float | None = None,
+    shortest: float | None = None,
 ) -> Certificate:
     """Test whether h′ = σ(W h + z), or its Euler steps, come to rest while the input z is constant.
 
@@ -38,7 +39,8 @@ def settling(
     Args:
         W: the recurrent matrix, ``(state, state)``.
         activation: ``"tanh"``, ``"hardtanh"``, ``"relu"``, ``"logistic"`` or ``"identity"``.
-        step_size: ε of Euler's method; without it the differential equation is tested.
+        step_size: ε of Euler's method, the largest where steps differ; without it the differential equation is tested.
+        shortest: the least ε where steps differ: the largest decides for all of them, and the rate is the least one's.
 
     >>> import torch
     >>> settling(torch.tensor([[-0.1, 5.0], [-5.0, -0.1]])).holds
@@ -61,7 +63,7 @@ def settling(
         return Certificate(
             "settling", False, "norm", condition, reason=fails(condition, largest), scope="constant input"
         )
-    rate = _rate(-(largest + slack) / 2, step_size) if activation in ("relu", "identity") else None
+    rate = _rate(-(largest + slack) / 2, shortest or step_size) if activation in ("relu", "identity") else None
     return Certificate(
         "settling",
         True,

@@ -54,9 +54,9 @@ def oscillator_stack(
 
     The backward pass inverts each chunk from its last states (paper 002, eq. (7)) and compares the first ones with
     those kept; past `TOLERANCE` it runs the chunk forwards from the kept ones, so the gradient is right either way.
-    ``chunk`` is 2√T unless given. Gradients of ``timespans``, forward-mode derivatives, torch.func and a graph being
-    compiled (what is done here depends on the drift found) take the stored stack, and ``drift`` is then None. Without
-    ``outputs`` those of a chunk are forgotten after it.
+    ``chunk`` is 2√T unless given. Gradients of ``timespans``, forward-mode derivatives, torch.func, a graph being
+    compiled (what is done here depends on the drift found) and an empty batch take the stored stack, and ``drift`` is
+    then None. Without ``outputs`` those of a chunk are forgotten after it.
 
     >>> cell = Cell(torch.ones(2, 1), None, None, torch.ones(2), torch.full((2,), 0.1), None)
     >>> x, zero = torch.ones(9, 1, 1, requires_grad=True), torch.zeros(1, 1, 2)
@@ -67,7 +67,8 @@ def oscillator_stack(
     """
     differentiable_spans = timespans is not None and timespans.requires_grad
     transformed = torch._C._are_functorch_transforms_active()
-    if differentiable_spans or torch.compiler.is_compiling() or transformed or in_forward_mode(x, y, z):
+    stored = differentiable_spans or transformed or y.numel() == 0
+    if stored or torch.compiler.is_compiling() or in_forward_mode(x, y, z):
         every, y, z = stored_stack(x, cells, stiffness, y, z, skip=skip, timespans=timespans, backend=backend)
         return StackResult(every if outputs else every[:0], y, z, None)
     plan = _plan(x.shape[0], len(cells), stiffness, y, skip=skip, backend=backend, chunk=chunk)

@@ -2,7 +2,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from sostenuto.nn.base import dropout_mask, dropout_masks
+from sostenuto.nn.dropout import dropout_mask, dropout_masks
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.37, 0.5, 1.0])
