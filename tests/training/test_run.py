@@ -124,7 +124,7 @@ def test_a_stored_model_gives_the_predictions_of_the_run(runs, name):
     stored = load_model(folder / MODEL)
     batch = stored.encoding.encode(dataset.test)
     answers = predictions(stored.encoding, raw_predictions(stored.model, batch), batch.lengths)
-    text = predictions_csv(stored.encoding, answers, dataset.test.targets)
+    text = predictions_csv(stored.encoding, answers, dataset.test)
     assert text == (folder / "predictions.csv").read_text(encoding="utf-8")
 
 
@@ -223,7 +223,7 @@ def test_bf16_runs_are_scored_by_the_model_that_is_stored(tmp_path):
     stored = load_model(tmp_path / MODEL)
     batch = stored.encoding.encode(dataset.test)
     answers = predictions(stored.encoding, raw_predictions(stored.model, batch), batch.lengths)
-    assert predictions_csv(stored.encoding, answers, dataset.test.targets) == (tmp_path / "predictions.csv").read_text()
+    assert predictions_csv(stored.encoding, answers, dataset.test) == (tmp_path / "predictions.csv").read_text()
 
 
 def test_a_run_with_other_settings_or_data_is_not_resumed(tmp_path):

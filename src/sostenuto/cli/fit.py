@@ -10,10 +10,12 @@ import typer
 
 from sostenuto.cli.errors import guarded
 from sostenuto.cli.options import (
+    CategoricalOption,
     DataArgument,
     DataDirOption,
     DeviceOption,
     GroupOption,
+    IgnoreOption,
     JsonOption,
     LayerOption,
     LayoutOption,
@@ -23,6 +25,7 @@ from sostenuto.cli.options import (
     TargetOption,
     TaskOption,
     TimeOption,
+    TimespansOption,
     named_values,
     section,
 )
@@ -69,6 +72,9 @@ def fit(
     series: SeriesOption = "",
     time: TimeOption = "",
     group: GroupOption = "",
+    ignore: IgnoreOption = None,
+    categorical: CategoricalOption = None,
+    timespans: TimespansOption = "",
     missing: Annotated[str, typer.Option(help="What to do with NaN: refuse, mask or interpolate.")] = "",
     scaling: Annotated[str, typer.Option(help="standard, minmax or none.")] = "",
     validation: Annotated[float | None, typer.Option(help="Fraction of the training part held out.")] = None,
@@ -119,6 +125,9 @@ def fit(
             "series": series,
             "time": time,
             "group": group,
+            "ignore": ignore or None,
+            "categorical": categorical or None,
+            "timespans": timespans,
             "missing": missing,
             "scaling": scaling,
             "validation": validation,
