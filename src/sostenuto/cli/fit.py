@@ -200,7 +200,7 @@ def _new_settings(
     start: "RunConfig | None", said: dict[str, dict[str, Any]], data_dir: str | None
 ) -> "tuple[RunConfig, Dataset]":
     """Put what was said on the command line over the config file, or over the recipe of the layer and the task."""
-    from sostenuto.checks import check_choice
+    from sostenuto.checks import check_choice, require
     from sostenuto.data.targets import task_of
     from sostenuto.nn import LAYERS
     from sostenuto.training import recipes
@@ -216,6 +216,12 @@ def _new_settings(
 
         return kernel_config(base, data, said), dataset
     check_choice("model", layer, (*LAYERS, KERNEL_MODEL))
+    require(
+        dataset.train.timespans is None or LAYERS[layer].continuous,
+        f"expected evenly spaced times for {layer}, which is a discrete map",
+        "got uneven ones",
+        "pass timespans='ignore', or choose a model of continuous time such as unicornn",
+    )
     if start is not None and layer == start.model.layer:
         model = replace(start.model, options={**start.model.options, **said["options"]})
     else:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sostenuto.cli.errors import guarded
-from sostenuto.cli.options import DataDirOption, DeviceOption, IgnoreOption, JsonOption, QuietOption
+from sostenuto.cli.options import DataDirOption, DeviceOption, IgnoreOption, JsonOption, LayoutOption, QuietOption
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,6 +25,7 @@ def predict(
     data: Annotated[str, typer.Argument(metavar="DATA", help="A file, or a data-set name (its test part is used).")],
     out: Annotated[Path | None, typer.Option(help="Write the CSV here instead of printing it.")] = None,
     ignore: IgnoreOption = None,
+    layout: LayoutOption = "",
     data_dir: DataDirOption = None,
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
@@ -42,7 +43,8 @@ def predict(
     from sostenuto.training.run_folder import open_folder, predictions_csv
 
     folder, config = open_folder(run)
-    settings = replace(config.data, ignore=(*config.data.ignore, *(ignore or ())))
+    ignored = (*config.data.ignore, *(ignore or ()))
+    settings = replace(config.data, ignore=ignored, layout=layout or config.data.layout)
     sequences, transform = open_for_prediction(settings, data, data_dir=data_dir, seed=config.training.seed)
     if config.model.layer == "rntk":
         from sostenuto.estimators.kernel_run import predict_kernel

@@ -192,7 +192,8 @@ class Encoding:
         )
 
     def _encode_channels(self, data: SequenceSet, dtype: torch.dtype) -> SequenceBatch:
-        arrays = as_sequences(data.sequences, allow_nan=True)
+        hint = "train with missing='mask' or missing='interpolate', or fill them in"
+        arrays = as_sequences(data.sequences, allow_nan=self.missing != "refuse", nan_hint=hint)
         if data.channel_names and self.channel_names:
             arrays = arrange_channels(arrays, data.channel_names, self.channel_names, self.categorical)
         self._check_channels(arrays[0])

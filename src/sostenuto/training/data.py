@@ -6,11 +6,12 @@ from typing import Any, cast
 
 import numpy as np
 
-from sostenuto.checks import require
+from sostenuto.checks import require, shown
 from sostenuto.data import files, registry, tasks
 from sostenuto.data.dataset import Dataset, SequenceSet
 from sostenuto.data.encoding import check_learnable
 from sostenuto.data.splits import split
+from sostenuto.data.targets import class_rows, has_classes
 from sostenuto.training.batches import BatchTransform
 from sostenuto.training.config import DataConfig
 from sostenuto.types import PathLike
@@ -87,11 +88,26 @@ def divide(dataset: Dataset, config: DataConfig, *, seed: int = 0) -> Parts:
         train, validation = split(train, config.validation, method=method, seed=seed + 1)
     cure = "bring more data, or a test file of its own"
     require(len(train) >= 2, "expected at least 2 training sequences beside the test part", f"got {len(train)}", cure)
+    _check_classes(dataset.train, train, config.split)
     if validation is not None and len(validation) == 0:
         validation = None
     if test is not None and len(test) == 0:
         test = None
     return Parts(dataset, train, validation, test)
+
+
+def _check_classes(whole: SequenceSet, train: SequenceSet, method: str) -> None:
+    """Refuse a split that leaves no sequence of a class to train on."""
+    if not has_classes(whole):
+        return
+    kept = class_rows(train)[0]
+    lost = [repr(name) for name in class_rows(whole)[0] if name not in kept]
+    require(
+        not lost,
+        f"expected every class in the training part of split={method!r}",
+        f"got none of {shown(lost)}",
+        "pass split='stratified', or bring a test file of its own",
+    )
 
 
 def _open_files(config: DataConfig) -> Dataset:
