@@ -24,7 +24,7 @@ class SequenceBatch:
     ``values`` is ``(batch, time, channel)`` and zero past each length; token sequences are ``(batch, time)`` whole
     numbers. ``targets`` holds one row per sequence: class indices or numbers; with ``has_step_targets`` one for every
     step, ``(batch, time, …)``. ``timespans`` (batch, time) is the time passed since the step before, in
-    units of the sampling step.
+    units of the sampling step. ``weights`` say how much each sequence counts in the loss.
 
     >>> batch = SequenceBatch.from_sequences([np.zeros((3, 2)), np.ones((1, 2))], targets=[0, 1])
     >>> batch.values.shape, batch.lengths.tolist(), batch.mask.tolist()
@@ -36,6 +36,7 @@ class SequenceBatch:
     targets: Shaped[Tensor, "batch ..."] | None = None
     timespans: Timespans | None = None
     has_step_targets: bool = False
+    weights: Float[Tensor, " batch"] | None = None
 
     def __post_init__(self) -> None:
         count, steps = self.values.shape[:2]

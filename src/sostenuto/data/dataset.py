@@ -11,7 +11,7 @@ from sostenuto.checks import require
 from sostenuto.data.batch import SequenceBatch
 from sostenuto.types import Task
 
-_PER_SEQUENCE = ("targets", "timespans", "groups", "ids", "times")
+_PER_SEQUENCE = ("targets", "timespans", "groups", "ids", "times", "weights")
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +24,7 @@ class SequenceSet:
     ``ids`` names each sequence, ``times`` each step, as the file does. ``timespans`` are in units of ``time_unit``, the
     median sampling step of the set (seconds for dates, the column's own unit for numbers; 0 where no times are known),
     and None where all are 1. ``categorical`` names the columns that were read as one channel ``column=value`` for each
-    of their values.
+    of their values. ``weights`` say how much each sequence counts in the loss.
     """
 
     sequences: Sequence[np.ndarray]
@@ -38,6 +38,7 @@ class SequenceSet:
     times: Sequence[np.ndarray] | None = None
     time_unit: float = 0.0
     categorical: tuple[str, ...] = ()
+    weights: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         count = len(self.sequences)

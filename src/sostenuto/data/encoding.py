@@ -132,6 +132,8 @@ class Encoding:
             kinds = {True: "token ids, (time,) whole numbers", False: "(time, channel) numbers"}
             raise InputError(f"expected {kinds[self.is_tokens]}, as in training, got {kinds[data.is_tokens]}.")
         batch = self._encode_tokens(data, dtype) if self.is_tokens else self._encode_channels(data, dtype)
+        if data.weights is not None:
+            batch = replace(batch, weights=torch.as_tensor(data.weights, dtype=dtype))
         if data.targets is None:
             return batch
         steps = batch.values.shape[1]

@@ -52,7 +52,7 @@ def is_list_of_sequences(given: Any) -> bool:
     return len(lengths) > 1
 
 
-def _told(sequences: list[Steps], layout: Layout, reset: bool) -> list[Steps]:
+def _told(sequences: list[np.ndarray], layout: Layout, reset: bool) -> list[np.ndarray]:
     """Warn, in `fit`, of sequences whose axes look exchanged."""
     if reset:
         warn_of_exchanged_axes(max(len(sequence) for sequence in sequences), sequences[0].shape[1], layout)
