@@ -175,11 +175,12 @@ def test_predicted_classes_of_steps(runs):
 def test_predicted_forecasts(runs):
     dataset, folder, result = runs["channels"]
     rows = table(folder)
-    names = [f"{kind}:{index}" for kind in ("predicted", "actual") for index in range(6)]
+    places = [f"{channel}:+{step}" for step in (1, 2, 3) for channel in (0, 1)]
+    names = [f"{kind}:{place}" for kind in ("predicted", "actual") for place in places]
     assert list(rows[0]) == ["sequence", *names]
-    actual = np.array([[float(row[f"actual:{i}"]) for i in range(6)] for row in rows])
+    actual = np.array([[float(row[f"actual:{place}"]) for place in places] for row in rows])
     assert actual == pytest.approx(np.asarray(dataset.test.targets).reshape(len(rows), 6), abs=1e-8)
-    predicted = np.array([[float(row[f"predicted:{i}"]) for i in range(6)] for row in rows])
+    predicted = np.array([[float(row[f"predicted:{place}"]) for place in places] for row in rows])
     assert math.sqrt(np.mean((predicted - actual) ** 2)) == pytest.approx(result.score, rel=1e-5)
     assert result.baselines[0].name == "previous value"
 

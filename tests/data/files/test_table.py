@@ -234,7 +234,7 @@ def test_the_target_of_a_forecast_is_a_channel(write):
     assert data.channel_names == ("price", "cov")
     assert data.target_name == "price"
     assert data.targets is None
-    with pytest.raises(FileFormatError, match="expected a long table, where target= names the column to forecast"):
+    with pytest.raises(FileFormatError, match="expected a long table, where target=NAME is the column to forecast"):
         read(path, target="price", task="forecast")
     alone = read(write(day=[1, 2], price=[1, 2]), time="day", target="price", task="forecast")
     assert alone.channel_names == ("price",)
