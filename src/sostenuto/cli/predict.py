@@ -64,7 +64,7 @@ def predict(
         write_atomically(out, text)
         typer.echo(f"{len(sequences)} predictions in {out}", err=True)
     if score and not quiet:
-        typer.echo(f"{score['metric']} {score['value']:.4f} on {score['count']} of {len(sequences)}", err=True)
+        typer.echo(f"{score['metric']} {score['value']:.4f} on {score['count']} of {len(sequences)} sequences", err=True)
 
 
 def _run_network(

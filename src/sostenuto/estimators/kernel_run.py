@@ -98,7 +98,8 @@ def _checked(dataset: Dataset, config: RunConfig) -> str:
     cure = "train a layer such as unicornn instead"
     require(task != "sequence", f"expected one target a sequence for {NAME}", "got one a step", cure)
     require(not train.is_tokens, f"expected channels of numbers for {NAME}", "got tokens", cure)
-    require(train.timespans is None, f"expected evenly sampled sequences for {NAME}", "got sampling times", cure)
+    spaced = f"pass timespans='ignore', or {cure}"
+    require(train.timespans is None, f"expected evenly sampled sequences for {NAME}", "got sampling times", spaced)
     require(dataset.batch_transform is None, f"expected sequences as they are for {NAME}", "got padded ones", cure)
     checksum = train.checksum()
     if config.data.checksum not in ("", checksum):
