@@ -64,7 +64,8 @@ def predict(
         write_atomically(out, text)
         typer.echo(f"{len(sequences)} predictions in {out}", err=True)
     if score and not quiet:
-        typer.echo(f"{score['metric']} {score['value']:.4f} on {score['count']} of {len(sequences)} sequences", err=True)
+        counted = f"{score['count']} of {len(sequences)} sequences"
+        typer.echo(f"{score['metric']} {score['value']:.4f} on {counted}", err=True)
 
 
 def _run_network(

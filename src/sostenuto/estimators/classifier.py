@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Shaped
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils import compute_class_weight
@@ -133,7 +132,7 @@ class RecurrentClassifier(ClassifierMixin, RecurrentEstimator):
         self.classes_, self.encoding_ = classes, replace(self.encoding_, classes=names)
         return self
 
-    def decision_function(self, X: Any, *, timespans: Any = None) -> Float[np.ndarray, "n ..."] | list[np.ndarray]:  # noqa: N803
+    def decision_function(self, X: Any, *, timespans: Any = None) -> Any:  # noqa: N803
         """Give one score per class, ``(n, classes)``; for two classes how much the second leads, ``(n,)``."""
 
         def lead(raw: torch.Tensor) -> np.ndarray:
@@ -142,11 +141,11 @@ class RecurrentClassifier(ClassifierMixin, RecurrentEstimator):
 
         return self._answer(X, timespans, lead)
 
-    def predict_proba(self, X: Any, *, timespans: Any = None) -> Float[np.ndarray, "n ..."] | list[np.ndarray]:  # noqa: N803
+    def predict_proba(self, X: Any, *, timespans: Any = None) -> Any:  # noqa: N803
         """Give the probability of every class, ``(n, classes)``, in the order of ``classes_``."""
         return self._answer(X, timespans, lambda raw: raw.double().softmax(-1).numpy())
 
-    def predict(self, X: Any, *, timespans: Any = None) -> Shaped[np.ndarray, "n ..."] | list[np.ndarray]:  # noqa: N803
+    def predict(self, X: Any, *, timespans: Any = None) -> Any:  # noqa: N803
         """Give the most probable class of every sequence, or of every step."""
         return self._answer(X, timespans, lambda raw: self.classes_[raw.argmax(-1).numpy()])
 

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import numpy as np
-from jaxtyping import Float
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_consistent_length, validate_data
@@ -40,7 +38,7 @@ class RecurrentRegressor(RegressorMixin, RecurrentEstimator):
         self._fit(X, targets, "regression", timespans, sample_weight)
         return self
 
-    def predict(self, X: Any, *, timespans: Any = None) -> Float[np.ndarray, "n ..."] | list[np.ndarray]:  # noqa: N803
+    def predict(self, X: Any, *, timespans: Any = None) -> Any:  # noqa: N803
         """Give the predicted numbers, in the shape of the ``y`` of `fit`."""
         return self._answer(X, timespans, lambda raw: self.encoding_.decode_targets(raw))
 
