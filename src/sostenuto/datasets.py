@@ -2,10 +2,11 @@
 
 from sostenuto.data import registry
 from sostenuto.data.dataset import Dataset
+from sostenuto.data.frame import from_frame
 from sostenuto.data.registry import Entry
 from sostenuto.types import PathLike
 
-__all__ = ["list", "load"]
+__all__ = ["from_frame", "list", "load"]
 
 
 def load(name: str, data_dir: PathLike | None = None) -> Dataset:

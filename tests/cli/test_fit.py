@@ -159,7 +159,7 @@ def test_missing_values_are_refused_masked_or_filled(tmp_path):
     np.savez(path, **arrays)
     refused = call("fit", path, *TINY, "--out", tmp_path / "refused")
     assert refused.exit_code == 2
-    assert "missing='mask' or missing='interpolate'" in said(refused)
+    assert "--missing mask or --missing interpolate" in said(refused)
     assert not (tmp_path / "refused").exists()
     for missing in ("mask", "interpolate"):
         assert call("fit", path, *TINY, "--missing", missing, "--out", tmp_path / missing).exit_code == 0

@@ -2,6 +2,7 @@
 
 import pytest
 
+from sostenuto.cli.errors import in_options
 from tests.cli.small import call, said
 from tests.data.files.malformed import MALFORMED, Malformed
 
@@ -22,7 +23,7 @@ def test_one_sentence_and_exit_code_2(row: Malformed, tmp_path, monkeypatch):
     assert ". " not in sentence.replace(str(path), "")
     assert "expected" in sentence
     if row.id != READ_IN_PARTS:
-        assert row.fragment in sentence
+        assert in_options(row.fragment) in sentence
     if row.stage == "read" and row.id != READ_IN_PARTS:
         assert sentence.startswith(str(path))
     assert not (tmp_path / "runs").exists() or not any((tmp_path / "runs").iterdir())

@@ -130,3 +130,12 @@ def test_impossible_splits_are_refused(options: dict[str, Any], message: str) ->
     data = numbered(options.pop("count", 4), groups=options.pop("groups", None))
     with pytest.raises(InputError, match=message):
         split(data, **options)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_class_of_few_steps_stays_on_both_sides(seed):
+    rows = [np.array([0, 1] * 3) for _ in range(20)]
+    rows[4] = rows[11] = np.array([0, 0, 0, 2, 1, 1])
+    data = SequenceSet([np.zeros((6, 1))] * 20, rows, "sequence")
+    for part in split(data, 0.2, seed=seed):
+        assert set(np.concatenate(part.targets)) == {0, 1, 2}

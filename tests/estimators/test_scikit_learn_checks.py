@@ -20,6 +20,10 @@ OSCILLATOR = {"step_size": 1.0, "stiffness": 1.0}
 CLASSIFIER = RecurrentClassifier(hidden_size=4, epochs=8, learning_rate=0.1, layer_options=OSCILLATOR, **SHARED)
 REGRESSOR = RecurrentRegressor("rnn", hidden_size=32, epochs=10, learning_rate=0.03, **SHARED)
 EXPECTED_FAILURES = {
+    "check_sample_weight_equivalence_on_dense_data": (
+        "asks that a sequence of weight 2 be one given twice: steps on batches drawn at random and a scaling of all "
+        "sequences make that hold for whole batches alone, which test_weights.py asks for"
+    ),
     "check_methods_subset_invariance": (
         "asks for equality to 1e-7, and a float32 matrix product rounds by the size of its batch; "
         "test_estimators.py asks for the equality float32 can give"

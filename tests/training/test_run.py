@@ -124,7 +124,7 @@ def test_a_stored_model_gives_the_predictions_of_the_run(runs, name):
     stored = load_model(folder / MODEL)
     batch = stored.encoding.encode(dataset.test)
     answers = predictions(stored.encoding, raw_predictions(stored.model, batch), batch.lengths)
-    text = predictions_csv(stored.encoding, answers, dataset.test.targets)
+    text = predictions_csv(stored.encoding, answers, dataset.test)
     assert text == (folder / "predictions.csv").read_text(encoding="utf-8")
 
 
@@ -175,11 +175,12 @@ def test_predicted_classes_of_steps(runs):
 def test_predicted_forecasts(runs):
     dataset, folder, result = runs["channels"]
     rows = table(folder)
-    names = [f"{kind}:{index}" for kind in ("predicted", "actual") for index in range(6)]
+    places = [f"{channel}:+{step}" for step in (1, 2, 3) for channel in (0, 1)]
+    names = [f"{kind}:{place}" for kind in ("predicted", "actual") for place in places]
     assert list(rows[0]) == ["sequence", *names]
-    actual = np.array([[float(row[f"actual:{i}"]) for i in range(6)] for row in rows])
+    actual = np.array([[float(row[f"actual:{place}"]) for place in places] for row in rows])
     assert actual == pytest.approx(np.asarray(dataset.test.targets).reshape(len(rows), 6), abs=1e-8)
-    predicted = np.array([[float(row[f"predicted:{i}"]) for i in range(6)] for row in rows])
+    predicted = np.array([[float(row[f"predicted:{place}"]) for place in places] for row in rows])
     assert math.sqrt(np.mean((predicted - actual) ** 2)) == pytest.approx(result.score, rel=1e-5)
     assert result.baselines[0].name == "previous value"
 
@@ -223,7 +224,7 @@ def test_bf16_runs_are_scored_by_the_model_that_is_stored(tmp_path):
     stored = load_model(tmp_path / MODEL)
     batch = stored.encoding.encode(dataset.test)
     answers = predictions(stored.encoding, raw_predictions(stored.model, batch), batch.lengths)
-    assert predictions_csv(stored.encoding, answers, dataset.test.targets) == (tmp_path / "predictions.csv").read_text()
+    assert predictions_csv(stored.encoding, answers, dataset.test) == (tmp_path / "predictions.csv").read_text()
 
 
 def test_a_run_with_other_settings_or_data_is_not_resumed(tmp_path):

@@ -1,6 +1,8 @@
 """From exceptions to one sentence and an exit code: 2 for what the caller can mend, 1 for the rest."""
 
 import functools
+import re
+import shlex
 import sys
 import warnings
 from collections.abc import Callable
@@ -10,6 +12,10 @@ import typer
 
 from sostenuto.checks import InputError, SostenutoError
 
+_COLUMNS = ("target", "series", "time", "group", "ignore", "categorical")
+_OPTIONS = {name: name for name in (*_COLUMNS, "task", "layout", "timespans", "missing", "split")} | {"method": "split"}
+_ARGUMENT = re.compile(rf"\b({'|'.join(_OPTIONS)})=('[^']*'|\"[^\"]*\"|NAME\b)")
+_QUOTES = "'\""
 USAGE, FAILURE, INTERRUPTED = 2, 1, 130
 
 
@@ -39,9 +45,23 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _ended(message: str, code: int) -> typer.Exit:
-    print(f"sostenuto: {' '.join(message.split())}", file=sys.stderr)
+    print(f"sostenuto: {in_options(' '.join(message.split()))}", file=sys.stderr)
     return typer.Exit(code)
 
 
 def _say_warning(message: Any, *_: Any, **__: Any) -> None:
-    print(f"sostenuto: warning: {message}", file=sys.stderr)
+    print(f"sostenuto: warning: {in_options(str(message))}", file=sys.stderr)
+
+
+def in_options(message: str) -> str:
+    """Write the arguments that a message of the library names as options of the command line.
+
+    >>> in_options("pass missing='mask', or say which one with target=NAME")
+    'pass --missing mask, or say which one with --target NAME'
+    """
+
+    def option(found: re.Match[str]) -> str:
+        name, value = found.groups()
+        return f"--{_OPTIONS[name]} {shlex.quote(value.strip(_QUOTES))}"
+
+    return _ARGUMENT.sub(option, message)

@@ -10,10 +10,12 @@ import typer
 
 from sostenuto.cli.errors import guarded
 from sostenuto.cli.options import (
+    CategoricalOption,
     DataArgument,
     DataDirOption,
     DeviceOption,
     GroupOption,
+    IgnoreOption,
     JsonOption,
     LayerOption,
     LayoutOption,
@@ -23,6 +25,7 @@ from sostenuto.cli.options import (
     TargetOption,
     TaskOption,
     TimeOption,
+    TimespansOption,
     named_values,
     section,
 )
@@ -69,6 +72,9 @@ def fit(
     series: SeriesOption = "",
     time: TimeOption = "",
     group: GroupOption = "",
+    ignore: IgnoreOption = None,
+    categorical: CategoricalOption = None,
+    timespans: TimespansOption = "",
     missing: Annotated[str, typer.Option(help="What to do with NaN: refuse, mask or interpolate.")] = "",
     scaling: Annotated[str, typer.Option(help="standard, minmax or none.")] = "",
     validation: Annotated[float | None, typer.Option(help="Fraction of the training part held out.")] = None,
@@ -119,6 +125,9 @@ def fit(
             "series": series,
             "time": time,
             "group": group,
+            "ignore": ignore or None,
+            "categorical": categorical or None,
+            "timespans": timespans,
             "missing": missing,
             "scaling": scaling,
             "validation": validation,
@@ -191,7 +200,7 @@ def _new_settings(
     start: "RunConfig | None", said: dict[str, dict[str, Any]], data_dir: str | None
 ) -> "tuple[RunConfig, Dataset]":
     """Put what was said on the command line over the config file, or over the recipe of the layer and the task."""
-    from sostenuto.checks import check_choice
+    from sostenuto.checks import check_choice, require
     from sostenuto.data.targets import task_of
     from sostenuto.nn import LAYERS
     from sostenuto.training import recipes
@@ -207,6 +216,12 @@ def _new_settings(
 
         return kernel_config(base, data, said), dataset
     check_choice("model", layer, (*LAYERS, KERNEL_MODEL))
+    require(
+        dataset.train.timespans is None or LAYERS[layer].continuous,
+        f"expected evenly spaced times for {layer}, which is a discrete map",
+        "got uneven ones",
+        "pass timespans='ignore', or choose a model of continuous time such as unicornn",
+    )
     if start is not None and layer == start.model.layer:
         model = replace(start.model, options={**start.model.options, **said["options"]})
     else:

@@ -9,7 +9,9 @@ import typer
 
 from sostenuto.cli.errors import guarded
 from sostenuto.cli.options import (
+    CategoricalOption,
     DataDirOption,
+    IgnoreOption,
     JsonOption,
     LayoutOption,
     QuietOption,
@@ -42,6 +44,8 @@ def gram(
     target: TargetOption = "",
     series: SeriesOption = "",
     time_column: TimeOption = "",
+    ignore: IgnoreOption = None,
+    categorical: CategoricalOption = None,
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -55,7 +59,9 @@ def gram(
     from sostenuto.training.data import open_dataset
 
     check_choice("part", part, ("train", "test", "cross"))
-    settings = DataConfig(source=data, task=task, layout=layout, target=target, series=series, time=time_column)
+    columns: dict[str, Any] = {"ignore": tuple(ignore or ()), "categorical": tuple(categorical or ())}
+    named = {"target": target, "series": series, "time": time_column}
+    settings = DataConfig(source=data, task=task, layout=layout, **named, **columns)
     dataset = open_dataset(settings, data_dir=data_dir)
     require(part == "train" or dataset.test is not None, "expected a test part", f"got none in {dataset.name}")
 

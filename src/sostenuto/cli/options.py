@@ -18,6 +18,16 @@ TargetOption = Annotated[str, typer.Option(help="Column of the target in a table
 SeriesOption = Annotated[str, typer.Option(help="Column that names the series in a long table.")]
 TimeOption = Annotated[str, typer.Option(help="Column of the time in a long table.")]
 GroupOption = Annotated[str, typer.Option(help="Column of the group that a split must keep together.")]
+IgnoreOption = Annotated[
+    list[str] | None, typer.Option(metavar="COLUMN", help="A column of a table to leave out. Repeatable.")
+]
+CategoricalOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="COLUMN", help="A column of text, read as one channel for each of its values. Repeatable."),
+]
+TimespansOption = Annotated[
+    str, typer.Option(help="use: uneven times become time spans; ignore: they only order the steps.")
+]
 DataDirOption = Annotated[str | None, typer.Option(help="Folder with data sets, looked in first.")]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 …")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]

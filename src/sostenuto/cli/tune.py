@@ -3,16 +3,18 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from sostenuto.cli.errors import guarded
 from sostenuto.cli.options import (
+    CategoricalOption,
     DataArgument,
     DataDirOption,
     DeviceOption,
     GroupOption,
+    IgnoreOption,
     JsonOption,
     LayerOption,
     LayoutOption,
@@ -21,6 +23,7 @@ from sostenuto.cli.options import (
     TargetOption,
     TaskOption,
     TimeOption,
+    TimespansOption,
     named_values,
 )
 from sostenuto.cli.tables import table
@@ -42,6 +45,9 @@ def tune(
     series: SeriesOption = "",
     time: TimeOption = "",
     group: GroupOption = "",
+    ignore: IgnoreOption = None,
+    categorical: CategoricalOption = None,
+    timespans: TimespansOption = "use",
     missing: Annotated[str, typer.Option(help="What to do with NaN: refuse, mask or interpolate.")] = "",
     option: LayerOption = None,
     data_dir: DataDirOption = None,
@@ -62,7 +68,9 @@ def tune(
     check_choice("model", model, LAYERS)
     said = {"source": data, "task": task, "target": target, "series": series, "time": time, "group": group}
     said["missing"] = missing
-    settings = DataConfig(layout=layout, **{name: value for name, value in said.items() if value})
+    columns: dict[str, Any] = {"ignore": tuple(ignore or ()), "categorical": tuple(categorical or ())}
+    given = {name: value for name, value in said.items() if value}
+    settings = DataConfig(layout=layout, timespans=timespans, **columns, **given)
     dataset = open_dataset(settings, data_dir=data_dir, seed=seed)
     training = recipes.training_config(model, task_of(dataset.train), training_count(dataset, settings), seed=seed)
     training = training if epochs is None else replace(training, epochs=epochs)

@@ -1,5 +1,6 @@
 """`SequenceBatch`: sequences of any length, padded, with what is needed to see the padding."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -13,6 +14,7 @@ from sostenuto.checks import InputError, check_choice, require
 from sostenuto.types import Layout, Lengths, Mask, Missing, Sequences, Timespans, Tokens
 
 Steps = Float[np.ndarray, "time channel"]
+_EXCHANGED = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +24,7 @@ class SequenceBatch:
     ``values`` is ``(batch, time, channel)`` and zero past each length; token sequences are ``(batch, time)`` whole
     numbers. ``targets`` holds one row per sequence: class indices or numbers; with ``has_step_targets`` one for every
     step, ``(batch, time, …)``. ``timespans`` (batch, time) is the time passed since the step before, in
-    units of the sampling step.
+    units of the sampling step. ``weights`` say how much each sequence counts in the loss.
 
     >>> batch = SequenceBatch.from_sequences([np.zeros((3, 2)), np.ones((1, 2))], targets=[0, 1])
     >>> batch.values.shape, batch.lengths.tolist(), batch.mask.tolist()
@@ -34,6 +36,7 @@ class SequenceBatch:
     targets: Shaped[Tensor, "batch ..."] | None = None
     timespans: Timespans | None = None
     has_step_targets: bool = False
+    weights: Float[Tensor, " batch"] | None = None
 
     def __post_init__(self) -> None:
         count, steps = self.values.shape[:2]
@@ -67,7 +70,8 @@ class SequenceBatch:
         that was never observed.
         """
         check_choice("missing", missing, ("refuse", "mask", "interpolate"))
-        arrays = as_sequences(sequences, layout=layout, allow_nan=missing != "refuse")
+        hint = "pass missing='mask' or missing='interpolate'"
+        arrays = as_sequences(sequences, layout=layout, allow_nan=missing != "refuse", nan_hint=hint)
         spans = None if timespans is None else as_timespans(timespans, [len(array) for array in arrays])
         if missing == "mask":
             arrays = [np.concatenate([np.nan_to_num(a, nan=0.0), ~np.isnan(a)], axis=1) for a in arrays]
@@ -151,11 +155,18 @@ class SequenceBatch:
         return {name: value for name, value in pairs if isinstance(value, Tensor)}
 
 
-def as_sequences(sequences: Any, *, layout: Layout = "btc", allow_nan: bool = False) -> list[Steps]:
+def as_sequences(
+    sequences: Any,
+    *,
+    layout: Layout = "btc",
+    allow_nan: bool = False,
+    nan_hint: str = "fill them in or drop the sequence",
+) -> list[Steps]:
     """Check user sequences and bring them to a list of ``(time, channel)`` float arrays.
 
     A 3-D array is read by ``layout``; a 2-D array is ``(n, time)`` with one channel; a list holds one 2-D array per
-    sequence (read by ``layout`` without its ``b``) or 1-D arrays of one channel.
+    sequence (read by ``layout`` without its ``b``) or 1-D arrays of one channel. ``nan_hint`` says what the caller can
+    do about missing values that are not allowed.
     """
     check_choice("layout", layout, ("btc", "bct"))
     if isinstance(sequences, Tensor):
@@ -186,11 +197,26 @@ def as_sequences(sequences: Any, *, layout: Layout = "btc", allow_nan: bool = Fa
         if np.isinf(array).any():
             raise InputError(f"sequence {index}: expected finite values, got infinity; clip or drop it.")
         if not allow_nan and np.isnan(array).any():
-            raise InputError(
-                f"sequence {index}: expected no missing values, got NaN; pass missing='mask' or missing='interpolate'."
-            )
+            raise InputError(f"sequence {index}: expected no missing values, got NaN; {nan_hint}.")
         checked.append(array)
     return checked
+
+
+def warn_of_exchanged_axes(steps: int, channels: int, layout: Layout) -> None:
+    """Warn where arrays read as ``layout`` have ten times more channels than steps: time is more often the longer axis.
+
+    >>> with warnings.catch_warnings(record=True, action="always") as caught:
+    ...     warn_of_exchanged_axes(3, 60, "btc")
+    >>> str(caught[0].message)
+    "sequences are read as 3 steps of 60 channels; if they are 60 steps of 3 channels, pass layout='bct'"
+    """
+    if channels >= _EXCHANGED * steps:
+        other = "bct" if layout == "btc" else "btc"
+        warnings.warn(
+            f"sequences are read as {steps} steps of {channels} channels; "
+            f"if they are {channels} steps of {steps} channels, pass layout={other!r}",
+            stacklevel=3,
+        )
 
 
 def as_timespans(timespans: Any, lengths: list[int]) -> list[Float[np.ndarray, " time"]]:

@@ -11,6 +11,8 @@ from sostenuto.checks import require
 from sostenuto.data.batch import SequenceBatch
 from sostenuto.types import Task
 
+_PER_SEQUENCE = ("targets", "timespans", "groups", "ids", "times", "weights")
+
 
 @dataclass(frozen=True, eq=False)
 class SequenceSet:
@@ -19,6 +21,10 @@ class SequenceSet:
     ``sequences`` holds one ``(time, channel)`` float array each (NaN where a value is missing), or one ``(time,)``
     integer array each for token data. ``targets`` is an array with one row per sequence (class names as strings,
     numbers for regression) or, where there is a target for every step, a list of ``(time, …)`` arrays.
+    ``ids`` names each sequence, ``times`` each step, as the file does. ``timespans`` are in units of ``time_unit``, the
+    median sampling step of the set (seconds for dates, the column's own unit for numbers; 0 where no times are known),
+    and None where all are 1. ``categorical`` names the columns that were read as one channel ``column=value`` for each
+    of their values. ``weights`` say how much each sequence counts in the loss.
     """
 
     sequences: Sequence[np.ndarray]
@@ -28,10 +34,16 @@ class SequenceSet:
     groups: np.ndarray | None = None
     channel_names: tuple[str, ...] = ()
     target_name: str = ""
+    ids: np.ndarray | None = None
+    times: Sequence[np.ndarray] | None = None
+    time_unit: float = 0.0
+    categorical: tuple[str, ...] = ()
+    weights: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         count = len(self.sequences)
-        for name, rows in (("targets", self.targets), ("timespans", self.timespans), ("groups", self.groups)):
+        for name in _PER_SEQUENCE:
+            rows = getattr(self, name)
             if rows is not None:
                 require(len(rows) == count, f"expected {count} {name}", f"got {len(rows)}")
 
@@ -49,6 +61,10 @@ class SequenceSet:
         """Channels of each step (1 for tokens)."""
         return 1 if self.is_tokens else self.sequences[0].shape[1]
 
+    def numbered(self) -> "SequenceSet":
+        """Name the sequences by their positions, counted from 0, where they have no names."""
+        return self if self.ids is not None else replace(self, ids=np.arange(len(self)).astype(str))
+
     def take(self, indices: np.ndarray) -> "SequenceSet":
         """Take the sequences at ``indices``, with everything that belongs to them."""
 
@@ -58,11 +74,7 @@ class SequenceSet:
             )
 
         return replace(
-            self,
-            sequences=pick(self.sequences),
-            targets=pick(self.targets),
-            timespans=pick(self.timespans),
-            groups=pick(self.groups),
+            self, sequences=pick(self.sequences), **{name: pick(getattr(self, name)) for name in _PER_SEQUENCE}
         )
 
     def checksum(self) -> str:

@@ -6,16 +6,20 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Shaped
+from jaxtyping import Bool, Float, Shaped
 from numpy.typing import DTypeLike
 from torch import Tensor
 
 from sostenuto.checks import InputError, check_choice, require, shown
 from sostenuto.data.batch import SequenceBatch, as_sequences, as_timespans
+from sostenuto.data.channels import arrange_channels
 from sostenuto.data.dataset import SequenceSet
 from sostenuto.data.scaling import Scaling, channel_scale, scaled
 from sostenuto.data.targets import class_rows, has_classes, real_rows, sort_classes, task_of
 from sostenuto.types import Missing, Task
+
+SAME_UNIT = 1e-6
+"""Units of time that differ by less than this part are the same, up to rounding."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +30,8 @@ class Encoding:
     Encoded targets are class indices ``(n,)`` or, per step, ``(n, time)``; numbers are ``(n, output_size)``, per step
     ``(n, time, output_size)``, for a forecast ``(n, horizon, channel)``, in units of ``target_scale`` around
     ``target_center``, padded with 0. A forecast of the input's own channels keeps the input's scaling, so that its
-    targets and its inputs are in the same unit.
+    targets and its inputs are in the same unit. Channels are matched by name where both sides have names; time spans
+    are in the ``time_unit`` of training, whatever the median of the data at hand.
 
     >>> train = SequenceSet([np.zeros((3, 1)), np.ones((2, 1))], targets=np.array(["up", "down"]))
     >>> encoding = Encoding.fit(train)
@@ -52,6 +57,8 @@ class Encoding:
     channel_names: tuple[str, ...]
     target_name: str
     longest: int
+    time_unit: float
+    categorical: tuple[str, ...]
 
     @classmethod
     def fit(
@@ -94,8 +101,15 @@ class Encoding:
             channel_names=train.channel_names,
             target_name=train.target_name,
             longest=max(len(sequence) for sequence in train.sequences),
+            time_unit=train.time_unit,
+            categorical=train.categorical,
             **_target_fields(train, center, scale),
         )
+
+    @property
+    def forecast_channels(self) -> tuple[int, ...]:
+        """The input channels that are forecast: all, the one the target is named after, or none that is known."""
+        return _forecast_channels(self.task, self.target_shape, self.channel_names, len(self.center), self.target_name)
 
     @property
     def input_size(self) -> int:
@@ -118,11 +132,24 @@ class Encoding:
             kinds = {True: "token ids, (time,) whole numbers", False: "(time, channel) numbers"}
             raise InputError(f"expected {kinds[self.is_tokens]}, as in training, got {kinds[data.is_tokens]}.")
         batch = self._encode_tokens(data, dtype) if self.is_tokens else self._encode_channels(data, dtype)
+        if data.weights is not None:
+            batch = replace(batch, weights=torch.as_tensor(data.weights, dtype=dtype))
         if data.targets is None:
             return batch
         steps = batch.values.shape[1]
         targets = self._encode_targets(replace(data, task=self.task), steps, dtype)
         return replace(batch, targets=targets, has_step_targets=self.has_step_targets)
+
+    def unknown_classes(self, data: SequenceSet) -> tuple[list[str], Bool[np.ndarray, " n"]]:
+        """Name the classes in ``data`` that training did not know, and mark the sequences that have one."""
+        affected = np.zeros(len(data), dtype=bool)
+        if not self.classes or data.targets is None:
+            return [], affected
+        names, rows = class_rows(replace(data, task=self.task))
+        new = [index for index, name in enumerate(names) if name not in self.classes]
+        for index, row in enumerate(rows):
+            affected[index] = np.isin(row, new).any()
+        return [names[index] for index in new], affected
 
     def decode_classes(self, indices: Any) -> np.ndarray:
         """Give the class names of ``indices``, any shape."""
@@ -158,7 +185,8 @@ class Encoding:
                     f"got {int(sequence.max())}; map unknown tokens to a known id."
                 )
         lengths = [len(sequence) for sequence in ids]
-        spans = None if data.timespans is None else as_timespans(data.timespans, lengths)
+        spans = self._timespans(data)
+        spans = None if spans is None else as_timespans(spans, lengths)
         return SequenceBatch(
             values=torch.from_numpy(_padded(ids, max(lengths), np.int64)),
             lengths=torch.tensor(lengths),
@@ -166,10 +194,22 @@ class Encoding:
         )
 
     def _encode_channels(self, data: SequenceSet, dtype: torch.dtype) -> SequenceBatch:
-        self._check_channels(data.sequences[0])
-        arrays = as_sequences(data.sequences, allow_nan=True)
+        hint = "train with missing='mask' or missing='interpolate', or fill them in"
+        arrays = as_sequences(data.sequences, allow_nan=self.missing != "refuse", nan_hint=hint)
+        if data.channel_names and self.channel_names:
+            arrays = arrange_channels(arrays, data.channel_names, self.channel_names, self.categorical)
+        self._check_channels(arrays[0])
         arrays = scaled(arrays, self.center, self.scale, torch.finfo(dtype))
-        return SequenceBatch.from_sequences(arrays, timespans=data.timespans, missing=self.missing, dtype=dtype)
+        spans = self._timespans(data)
+        return SequenceBatch.from_sequences(arrays, timespans=spans, missing=self.missing, dtype=dtype)
+
+    def _timespans(self, data: SequenceSet) -> Sequence[np.ndarray] | None:
+        """Bring the time spans of ``data`` from its own unit of time to that of training."""
+        ratio = data.time_unit / self.time_unit if data.time_unit and self.time_unit else 1.0
+        if abs(ratio - 1) <= SAME_UNIT:
+            return data.timespans
+        spans = data.timespans or [np.ones(len(sequence)) for sequence in data.sequences]
+        return [np.concatenate([span[:1], ratio * span[1:]]) for span in spans]
 
     def _check_channels(self, first: np.ndarray) -> None:
         got = first.shape[1]
@@ -244,11 +284,23 @@ def _target_fields(train: SequenceSet, center: tuple[float, ...], scale: tuple[f
         return fitted | {"classes": sort_classes(class_rows(train)[0])}
     rows, task = real_rows(train), task_of(train)
     shape = rows[0].shape[task == "sequence" :]
-    if task == "forecast" and len(shape) == 2 and shape[1] == len(center):
-        return fitted | {"target_shape": shape, "target_center": center * shape[0], "target_scale": scale * shape[0]}
+    own = _forecast_channels(task, shape, train.channel_names, len(center), train.target_name)
+    if own:
+        units = {"target_center": tuple(center[i] for i in own), "target_scale": tuple(scale[i] for i in own)}
+        return fitted | {"target_shape": shape} | {name: unit * shape[0] for name, unit in units.items()}
     flat = [row.reshape(len(row) if task == "sequence" else 1, -1) for row in rows]
     target_center, target_scale = channel_scale(flat, "standard")
     return fitted | {"target_shape": shape, "target_center": target_center, "target_scale": target_scale}
+
+
+def _forecast_channels(
+    task: Task, shape: tuple[int, ...], names: tuple[str, ...], num_channels: int, target_name: str
+) -> tuple[int, ...]:
+    if task != "forecast" or len(shape) != 2:
+        return ()
+    if shape[1] == num_channels:
+        return tuple(range(num_channels))
+    return (names.index(target_name),) if shape[1] == 1 and target_name in names else ()
 
 
 def _token_ids(sequences: Sequence[np.ndarray]) -> list[np.ndarray]:

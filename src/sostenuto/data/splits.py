@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 
 from sostenuto.checks import InputError, check_choice, require
 from sostenuto.data.dataset import SequenceSet
-from sostenuto.data.targets import class_rows, real_rows, task_of
+from sostenuto.data.targets import class_rows, has_classes, real_rows, task_of
 
 Method = Literal["stratified", "random", "group", "time"]
 Indices = Int[np.ndarray, " part"]
@@ -21,8 +21,9 @@ def split(
     """Divide ``data`` in two; the second part has about ``fraction`` of it, and both keep the order of ``data``.
 
     - ``"stratified"``: the same share of every class; a class of two or more is on both sides, one of a single
-      sequence stays in the first. A regression with one target is stratified by up to ten quantile bins; everything
-      else (several targets, step targets, forecasts, no targets) is divided at random.
+      sequence stays in the first. With a class for every step, a sequence counts for the rarest of its classes. A
+      regression with one target is stratified by up to ten quantile bins; everything else (several targets, numbers for
+      every step, forecasts, no targets) is divided at random.
     - ``"random"``: exactly ``round(fraction * n)``, drawn without replacement.
     - ``"group"``: whole groups (``data.groups``), drawn until the share is as near as that order allows.
     - ``"time"``: the last ones, in the order given. Windows cut from one series overlap: cut the series first
@@ -68,13 +69,21 @@ def _at_random(count: int, fraction: float, rng: np.random.Generator) -> Indices
 
 def _labels(data: SequenceSet, fraction: float) -> Int[np.ndarray, " n"] | None:
     """Give a stratum to every sequence, or None where there is nothing to stratify by."""
-    if data.targets is None or task_of(data) not in ("classification", "regression"):
+    if data.targets is None or task_of(data) == "forecast":
         return None
-    if task_of(data) == "classification":
+    if has_classes(data):
         rows = class_rows(data)[1]
-        return rows if isinstance(rows, np.ndarray) else None
+        return rows if isinstance(rows, np.ndarray) else _rarest(rows)
+    if task_of(data) == "sequence":
+        return None
     targets = np.stack(real_rows(data)).reshape(len(data), -1)
     return _quantile_bins(targets[:, 0], fraction) if targets.shape[1] == 1 else None
+
+
+def _rarest(rows: list[Int[np.ndarray, " time"]]) -> Int[np.ndarray, " n"]:
+    """Give every sequence the class of its steps that fewest sequences have."""
+    holders = np.bincount(np.concatenate([np.unique(row) for row in rows]))
+    return np.array([min(np.unique(row), key=lambda each: holders[each]) for row in rows])
 
 
 def _quantile_bins(targets: Float[np.ndarray, " n"], fraction: float) -> Int[np.ndarray, " n"]:
@@ -108,7 +117,8 @@ def _by_group(data: SequenceSet, fraction: float, rng: np.random.Generator) -> I
         raise InputError("expected groups to divide by, got none; name the column that holds them.")
     names, member = np.unique(np.asarray(data.groups), return_inverse=True)
     member = member.reshape(-1)
-    require(len(names) >= 2, "expected at least 2 groups", f"got {len(names)}", "use method='stratified' or 'random'")
+    cure = "use method='stratified' or method='random'"
+    require(len(names) >= 2, "expected at least 2 groups", f"got {len(names)}", cure)
     sizes, wanted = np.bincount(member), fraction * len(data)
     taken: list[int] = []
     total = 0

@@ -1,10 +1,11 @@
 """What the recurrent estimators share: parameters, fitting, raw predictions, tags, and a state without modules."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
-from jaxtyping import Float
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -16,6 +17,7 @@ from sostenuto.data.splits import split
 from sostenuto.estimators.sequences import read_sequences
 from sostenuto.estimators.settings import run_config
 from sostenuto.estimators.state import FITTED, load_estimator, pack, save_estimator, unpack
+from sostenuto.estimators.targets import read_weights
 from sostenuto.models.base import SequenceModel
 from sostenuto.training.config import RunConfig
 from sostenuto.training.data import Parts
@@ -56,6 +58,7 @@ class RecurrentEstimator(BaseEstimator):
         validation_fraction=0.0,
         patience=None,
         training_options=None,
+        step_targets=False,
         layout="btc",
         scaling="standard",
         missing="refuse",
@@ -75,6 +78,7 @@ class RecurrentEstimator(BaseEstimator):
         self.validation_fraction = validation_fraction
         self.patience = patience
         self.training_options = training_options
+        self.step_targets = step_targets
         self.layout = layout
         self.scaling = scaling
         self.missing = missing
@@ -93,11 +97,18 @@ class RecurrentEstimator(BaseEstimator):
         return load_estimator(cls, path)
 
     def _fit(
-        self, given: Any, targets: Any, task: Task, timespans: Any, class_weights: torch.Tensor | None = None
+        self,
+        given: Any,
+        targets: Any,
+        task: Task,
+        timespans: Any,
+        sample_weight: Any = None,
+        class_weights: torch.Tensor | None = None,
     ) -> None:
+        task = "sequence" if self.step_targets else task
         config = run_config(self.get_params(deep=False), task, len(targets))
         data = self._sequences(given, timespans, config, reset=True)
-        data = replace(data, targets=targets, task=task)
+        data = replace(data, targets=targets, task=task, weights=read_weights(sample_weight, len(targets)))
         train, validation = data, None
         if config.data.validation > 0:
             train, validation = split(data, config.data.validation, seed=config.training.seed + 1)
@@ -111,8 +122,8 @@ class RecurrentEstimator(BaseEstimator):
         self.model_, self.encoding_, self.config_ = fitted.model, fitted.encoding, config
         self.history_, self.uses_timespans_ = fitted.progress.history, timespans is not None
 
-    def _raw(self, given: Any, timespans: Any) -> Float[torch.Tensor, "n output"]:
-        """Give the read-out of every sequence, on the CPU."""
+    def _answer(self, given: Any, timespans: Any, translate: Callable[[torch.Tensor], np.ndarray]) -> Any:
+        """Translate the read-out of every sequence; per step, of unequal lengths, into a list of arrays."""
         check_is_fitted(self)
         require(
             timespans is not None or not self.uses_timespans_,
@@ -122,7 +133,10 @@ class RecurrentEstimator(BaseEstimator):
         )
         batch = self.encoding_.encode(self._sequences(given, timespans, self.config_, reset=False))
         where = next(self.model_.parameters()).device
-        return raw_predictions(self.model_, batch, device=where)
+        answers = translate(raw_predictions(self.model_, batch, device=where))
+        if not self.encoding_.has_step_targets or not batch.is_ragged:
+            return answers
+        return [row[:length] for row, length in zip(answers, batch.lengths.tolist(), strict=True)]
 
     def _sequences(self, given: Any, timespans: Any, config: RunConfig, *, reset: bool) -> SequenceSet:
         sequences = read_sequences(

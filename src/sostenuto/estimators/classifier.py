@@ -1,11 +1,10 @@
-"""`RecurrentClassifier`: one class a sequence, the scikit-learn way."""
+"""`RecurrentClassifier`: one class per sequence or per step, the scikit-learn way."""
 
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Shaped
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils import compute_class_weight
@@ -14,6 +13,7 @@ from sklearn.utils.validation import check_consistent_length, validate_data
 
 from sostenuto.checks import require
 from sostenuto.estimators.base import RecurrentEstimator
+from sostenuto.estimators.targets import joined_steps, read_step_targets
 
 
 class RecurrentClassifier(ClassifierMixin, RecurrentEstimator):
@@ -41,6 +41,8 @@ class RecurrentClassifier(ClassifierMixin, RecurrentEstimator):
         class_weight: None, ``"balanced"``, or a dict from label to weight.
         training_options: further options of `sostenuto.training.config.TrainingConfig`, such as
             ``{"weight_decay": 0.01, "input_noise": 0.1}``.
+        step_targets: whether ``y`` has a target for every step: ``(n, time)``, or a list of one array per sequence.
+            Predictions then have this form too.
         layout: ``"btc"`` or ``"bct"``: which axis of a 3-D array (and of the items of a list) is time.
         scaling: ``"standard"``, ``"minmax"`` or ``"none"``, per channel, learned in `fit`.
         missing: what becomes of NaN: ``"refuse"``, ``"mask"`` or ``"interpolate"``.
@@ -75,6 +77,7 @@ class RecurrentClassifier(ClassifierMixin, RecurrentEstimator):
         patience=None,
         class_weight=None,
         training_options=None,
+        step_targets=False,
         layout="btc",
         scaling="standard",
         missing="refuse",
@@ -95,6 +98,7 @@ class RecurrentClassifier(ClassifierMixin, RecurrentEstimator):
             validation_fraction=validation_fraction,
             patience=patience,
             training_options=training_options,
+            step_targets=step_targets,
             layout=layout,
             scaling=scaling,
             missing=missing,
@@ -104,14 +108,16 @@ class RecurrentClassifier(ClassifierMixin, RecurrentEstimator):
         )
         self.class_weight = class_weight
 
-    def fit(self, X: Any, y: Any, *, timespans: Any = None) -> "RecurrentClassifier":  # noqa: N803
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, timespans: Any = None) -> "RecurrentClassifier":  # noqa: N803
         """Learn to tell the classes ``y`` (n labels of any kind) of ``X``.
 
-        ``timespans`` holds, for every step of every sequence, the time passed since the step before.
+        ``sample_weight`` says how much each sequence counts in the loss; ``timespans`` holds, for every step of every
+        sequence, the time passed since the step before.
         """
-        labels = validate_data(self, y=y)
+        rows = read_step_targets(y) if self.step_targets else None
+        labels = validate_data(self, y=y) if rows is None else np.concatenate(rows)
         check_classification_targets(labels)
-        check_consistent_length(X, labels)
+        check_consistent_length(X, y)
         classes, indices = np.unique(labels, return_inverse=True)
         names = tuple(str(name) for name in classes.tolist())
         got = f"got 1 class, {names[0]!r}" if names else "got no labels"
@@ -121,24 +127,31 @@ class RecurrentClassifier(ClassifierMixin, RecurrentEstimator):
             counted = compute_class_weight(self.class_weight, classes=classes, y=labels)
             weights = torch.as_tensor(counted, dtype=torch.float32)
         # Learned on indices, so that the order is that of `classes_` whatever the labels look like.
-        self._fit(X, indices, "classification", timespans, weights)
+        targets = indices if rows is None else np.split(indices, np.cumsum([len(row) for row in rows])[:-1])
+        self._fit(X, targets, "classification", timespans, sample_weight, weights)
         self.classes_, self.encoding_ = classes, replace(self.encoding_, classes=names)
         return self
 
-    def decision_function(self, X: Any, *, timespans: Any = None) -> Float[np.ndarray, "n ..."]:  # noqa: N803
+    def decision_function(self, X: Any, *, timespans: Any = None) -> Any:  # noqa: N803
         """Give one score per class, ``(n, classes)``; for two classes how much the second leads, ``(n,)``."""
-        scores = self._raw(X, timespans).double().numpy()
-        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
-    def predict_proba(self, X: Any, *, timespans: Any = None) -> Float[np.ndarray, "n class"]:  # noqa: N803
-        """Give the probability of every class, in the order of ``classes_``."""
-        return self._raw(X, timespans).double().softmax(-1).numpy()
+        def lead(raw: torch.Tensor) -> np.ndarray:
+            scores = raw.double().numpy()
+            return scores[..., 1] - scores[..., 0] if scores.shape[-1] == 2 else scores
 
-    def predict(self, X: Any, *, timespans: Any = None) -> Shaped[np.ndarray, " n"]:  # noqa: N803
-        """Give the most probable class of every sequence."""
-        best = self._raw(X, timespans).argmax(-1).numpy()
-        return self.classes_[best]
+        return self._answer(X, timespans, lead)
+
+    def predict_proba(self, X: Any, *, timespans: Any = None) -> Any:  # noqa: N803
+        """Give the probability of every class, ``(n, classes)``, in the order of ``classes_``."""
+        return self._answer(X, timespans, lambda raw: raw.double().softmax(-1).numpy())
+
+    def predict(self, X: Any, *, timespans: Any = None) -> Any:  # noqa: N803
+        """Give the most probable class of every sequence, or of every step."""
+        return self._answer(X, timespans, lambda raw: self.classes_[raw.argmax(-1).numpy()])
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, timespans: Any = None) -> float:  # noqa: N803
         """Give the share of right answers."""
-        return float(accuracy_score(y, self.predict(X, timespans=timespans), sample_weight=sample_weight))
+        answers = self.predict(X, timespans=timespans)
+        if self.step_targets:
+            y, answers, sample_weight = joined_steps(y, answers, sample_weight)
+        return float(accuracy_score(y, answers, sample_weight=sample_weight))

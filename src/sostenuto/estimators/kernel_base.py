@@ -64,6 +64,18 @@ class KernelEstimator(BaseEstimator):
         fixed = {f"{name}_bounds": "fixed" for name in (*SIGMAS, "sigma_v")}
         return RecurrentNTK(**options, **{**START, **values}, **{**fixed, **bounds})
 
+    def _refuse_arguments(self, given: dict[str, Any]) -> None:
+        """Say of an argument of `fit` that a kernel machine does not take what to do instead."""
+        name = type(self).__name__
+        if "sample_weight" in given:
+            other = name.replace("RNTK", "Recurrent")
+            raise TypeError(
+                f"{name}.fit takes no sample_weight: its search counts every sequence once; "
+                f"repeat the sequences that count more, or use {other}, whose loss has weights"
+            )
+        if given:
+            raise TypeError(f"{name}.fit() got an unexpected keyword argument {next(iter(given))!r}")
+
     def _learn_sequences(self, given: Any) -> list[np.ndarray]:
         """Read the sequences of `fit`, learn the scale of their channels, and apply it."""
         check_choice("scaling", self.scaling, ("standard", "minmax", "none"))

@@ -22,7 +22,7 @@ from sostenuto.training.config import ModelConfig, RunConfig, TrainingConfig, ov
 from sostenuto.training.data import Parts, divide
 from sostenuto.training.environment import environment
 from sostenuto.training.objective import Objective
-from sostenuto.training.predict import Predictions, predictions
+from sostenuto.training.predict import predictions
 from sostenuto.training.run_folder import MODEL, discard_folder, predictions_csv
 from sostenuto.training.summary import baseline_scores, data_summary, score
 
@@ -76,7 +76,7 @@ def run_kernel(
     save_kernel_estimator(estimator, folder / MODEL, {"encoding": encoding.to_dict()})
     raw = _raw(estimator, data)
     answers = predictions(encoding, raw, data.lengths)
-    write_atomically(folder / "predictions.csv", predictions_csv(encoding, answers, chosen.targets))
+    write_atomically(folder / "predictions.csv", predictions_csv(encoding, answers, chosen))
     summary = _summary(estimator, sequences, targets, encoding)
     result = _result(folder, config, parts, encoding, estimator, (name, data, raw), seconds)
     write_atomically(folder / "result.json", result.to_json(indent=1))
@@ -84,13 +84,12 @@ def run_kernel(
     return result, summary
 
 
-def predict_kernel(folder: Path, sequences: SequenceSet) -> tuple[Encoding, Predictions]:
-    """Give a kernel run's answers for new sequences, and the encoding they are written in."""
+def predict_kernel(folder: Path, sequences: SequenceSet) -> tuple[Encoding, torch.Tensor]:
+    """Give a kernel run's raw answers for new sequences, and the encoding they are written in."""
     classes = {cls.__name__: cls for cls in (RNTKClassifier, RNTKRegressor)}
     estimator, notes = load_kernel_estimator(classes, folder / MODEL)
     encoding = Encoding.from_dict(notes["encoding"])
-    data = encoding.encode(sequences, dtype=torch.float64)
-    return encoding, predictions(encoding, _raw(estimator, data), data.lengths)
+    return encoding, _raw(estimator, encoding.encode(replace(sequences, targets=None), dtype=torch.float64))
 
 
 def _checked(dataset: Dataset, config: RunConfig) -> str:
@@ -99,7 +98,8 @@ def _checked(dataset: Dataset, config: RunConfig) -> str:
     cure = "train a layer such as unicornn instead"
     require(task != "sequence", f"expected one target a sequence for {NAME}", "got one a step", cure)
     require(not train.is_tokens, f"expected channels of numbers for {NAME}", "got tokens", cure)
-    require(train.timespans is None, f"expected evenly sampled sequences for {NAME}", "got sampling times", cure)
+    spaced = f"pass timespans='ignore', or {cure}"
+    require(train.timespans is None, f"expected evenly sampled sequences for {NAME}", "got sampling times", spaced)
     require(dataset.batch_transform is None, f"expected sequences as they are for {NAME}", "got padded ones", cure)
     checksum = train.checksum()
     if config.data.checksum not in ("", checksum):

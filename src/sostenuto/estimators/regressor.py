@@ -2,13 +2,12 @@
 
 from typing import Any
 
-import numpy as np
-from jaxtyping import Float
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_consistent_length, validate_data
 
 from sostenuto.estimators.base import RecurrentEstimator
+from sostenuto.estimators.targets import joined_steps, read_step_targets
 
 
 class RecurrentRegressor(RegressorMixin, RecurrentEstimator):
@@ -24,24 +23,31 @@ class RecurrentRegressor(RegressorMixin, RecurrentEstimator):
     True
     """
 
-    def fit(self, X: Any, y: Any, *, timespans: Any = None) -> "RecurrentRegressor":  # noqa: N803
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, timespans: Any = None) -> "RecurrentRegressor":  # noqa: N803
         """Learn to predict ``y``, ``(n,)`` or ``(n, targets)``, from ``X``.
 
-        ``timespans`` holds, for every step of every sequence, the time passed since the step before.
+        With ``step_targets``, ``y`` is ``(n, time)`` or ``(n, time, targets)``, or a list of one array per sequence.
+        ``sample_weight`` says how much each sequence counts in the loss; ``timespans`` holds, for every step of every
+        sequence, the time passed since the step before.
         """
-        targets = validate_data(self, y=y, multi_output=True, y_numeric=True)
+        if self.step_targets:
+            targets: Any = [row.astype(float) for row in read_step_targets(y, numbers=True)]
+        else:
+            targets = validate_data(self, y=y, multi_output=True, y_numeric=True)
         check_consistent_length(X, targets)
-        self._fit(X, targets, "regression", timespans)
+        self._fit(X, targets, "regression", timespans, sample_weight)
         return self
 
-    def predict(self, X: Any, *, timespans: Any = None) -> Float[np.ndarray, "n ..."]:  # noqa: N803
+    def predict(self, X: Any, *, timespans: Any = None) -> Any:  # noqa: N803
         """Give the predicted numbers, in the shape of the ``y`` of `fit`."""
-        raw = self._raw(X, timespans)
-        return self.encoding_.decode_targets(raw)
+        return self._answer(X, timespans, lambda raw: self.encoding_.decode_targets(raw))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, timespans: Any = None) -> float:  # noqa: N803
         """Give the coefficient of determination R², averaged over targets."""
-        return float(r2_score(y, self.predict(X, timespans=timespans), sample_weight=sample_weight))
+        answers = self.predict(X, timespans=timespans)
+        if self.step_targets:
+            y, answers, sample_weight = joined_steps(y, answers, sample_weight)
+        return float(r2_score(y, answers, sample_weight=sample_weight))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

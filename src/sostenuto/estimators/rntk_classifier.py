@@ -150,8 +150,9 @@ class RNTKClassifier(ClassifierMixin, KernelEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any) -> "RNTKClassifier":  # noqa: N803
+    def fit(self, X: Any, y: Any, **unsupported: Any) -> "RNTKClassifier":  # noqa: N803
         """Learn to tell the classes ``y`` (n labels of any kind) of ``X``."""
+        self._refuse_arguments(unsupported)
         check_choice("search", self.search, ("grid", "evidence", "none"))
         check_choice("choose", self.choose, ("average", "best"))
         check_choice("model", self.model, ("svm", "gp"))

@@ -100,8 +100,9 @@ class RNTKRegressor(RegressorMixin, KernelEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any) -> "RNTKRegressor":  # noqa: N803
+    def fit(self, X: Any, y: Any, **unsupported: Any) -> "RNTKRegressor":  # noqa: N803
         """Learn to predict ``y``, ``(n,)`` or ``(n, targets)``, from ``X``."""
+        self._refuse_arguments(unsupported)
         check_choice("model", self.model, ("ridge", "gp"))
         numbers = np.asarray(validate_data(self, y=y, multi_output=True, y_numeric=True), dtype=np.float64)
         check_consistent_length(X, numbers)

@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.utils.validation import check_array, validate_data
 
 from sostenuto.checks import InputError
-from sostenuto.data.batch import Steps, as_sequences
+from sostenuto.data.batch import Steps, as_sequences, warn_of_exchanged_axes
 from sostenuto.types import Layout
 
 _FEATURES = ("n_features_in_", "feature_names_in_")
@@ -25,12 +25,13 @@ def read_sequences(estimator: Any, given: Any, *, layout: Layout, allow_nan: boo
     if reset:
         for name in _FEATURES:
             vars(estimator).pop(name, None)
+    rules: Any = {"layout": layout, "allow_nan": allow_nan, "nan_hint": _nan_hint(estimator)}
     if is_list_of_sequences(given):
-        return as_sequences(list(given), layout=layout, allow_nan=allow_nan)
+        return _told(as_sequences(list(given), **rules), layout, reset)
     array = check_array(given, allow_nd=True, ensure_all_finite=False, input_name="X", estimator=estimator)
     if array.ndim == 2:
         _check_features(estimator, given, array, reset)
-    return as_sequences(array, layout=layout, allow_nan=allow_nan)
+    return _told(as_sequences(array, **rules), layout, reset)
 
 
 def is_list_of_sequences(given: Any) -> bool:
@@ -49,6 +50,19 @@ def is_list_of_sequences(given: Any) -> bool:
         return True
     lengths = {len(item) for item in given if isinstance(item, (list, tuple))}
     return len(lengths) > 1
+
+
+def _told(sequences: list[np.ndarray], layout: Layout, reset: bool) -> list[np.ndarray]:
+    """Warn, in `fit`, of sequences whose axes look exchanged."""
+    if reset:
+        warn_of_exchanged_axes(max(len(sequence) for sequence in sequences), sequences[0].shape[1], layout)
+    return sequences
+
+
+def _nan_hint(estimator: Any) -> str:
+    if hasattr(estimator, "missing"):
+        return "pass missing='mask' or missing='interpolate'"
+    return f"fill them in first: {type(estimator).__name__} has no rule for missing values"
 
 
 def _has_axes(item: Any) -> bool:

@@ -45,7 +45,7 @@ def baseline_predictions(train: SequenceBatch, test: SequenceBatch, encoding: En
     """
     task, classes = encoding.task, len(encoding.classes)
     done = []
-    if _forecasts_own_channels(encoding):
+    if encoding.forecast_channels:
         done.append(_timed("previous value", "the last value seen, repeated", lambda: previous_value(test, encoding)))
     elif task in ("classification", "regression") and not encoding.is_tokens:
         cost = len(train) * len(test) * test.values[0].numel()
@@ -114,13 +114,13 @@ def previous_value(test: SequenceBatch, encoding: Encoding) -> Float[Tensor, "te
     Needs targets that are the input's own channels, which the encoding then keeps in the unit of the inputs; indicator
     channels of missing values are left out. A missing last value is its channel's mean under ``missing="mask"``.
     """
-    if not _forecasts_own_channels(encoding):
+    if not encoding.forecast_channels:
         raise InputError(
             f"expected a forecast of the {encoding.num_channels} input channels for the previous value, "
             f"got targets of shape {encoding.target_shape}."
         )
     rows = torch.arange(len(test), device=test.values.device)
-    last = test.values[rows, test.lengths - 1, : encoding.num_channels]
+    last = test.values[rows, test.lengths - 1][:, list(encoding.forecast_channels)]
     return last[:, None].repeat(1, encoding.target_shape[0], 1)
 
 
@@ -171,11 +171,6 @@ def _targets(train: SequenceBatch) -> Tensor:
     if train.targets is None:
         raise InputError("expected training targets for a baseline, got none.")
     return train.targets
-
-
-def _forecasts_own_channels(encoding: Encoding) -> bool:
-    shape = encoding.target_shape
-    return encoding.task == "forecast" and not encoding.is_tokens and shape[1:] == (encoding.num_channels,)
 
 
 def _timed(name: str, description: str, predict: Callable[[], Tensor]) -> BaselinePrediction:

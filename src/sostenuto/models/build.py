@@ -50,7 +50,8 @@ def build_model(
         return SequenceToSequence(recurrent, encoding.output_size)
     if encoding.task == "forecast":
         horizon = encoding.target_shape[0] if len(encoding.target_shape) > 1 else 1
-        return Forecaster(recurrent, encoding.output_size // horizon, horizon)
+        channels = encoding.forecast_channels or None
+        return Forecaster(recurrent, encoding.output_size // horizon, horizon, channels=channels)
     if encoding.is_tokens:
         return TokenClassifier(
             recurrent,

@@ -23,6 +23,7 @@ _KINDS: dict[Any, str] = {
     bool: "true or false",
     dict: "a table",
 }
+_LISTS: dict[Any, tuple[type, str]] = {tuple[int, ...]: (int, "whole numbers"), tuple[str, ...]: (str, "texts")}
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,9 @@ class DataConfig:
     ``source`` is a data-set name or a file, ``test`` a second file. ``validation`` is the fraction of the training part
     held out (0: none), ``test_fraction`` what becomes the test part where none is given; ``split`` how both are drawn.
     With ``task = "forecast"`` a file's series are cut into windows of ``window`` steps with the next ``horizon`` as
-    target, divided in time. ``checksum`` is filled in by the run, so that resuming on other data is refused.
+    target, divided in time. In a table ``ignore`` names columns to leave out, ``categorical`` columns of text that
+    become a channel for each of their values; uneven times become time spans unless ``timespans = "ignore"`` takes the
+    steps as evenly spaced. ``checksum`` is filled in by the run, so that resuming on other data is refused.
     """
 
     source: str = "digits"
@@ -43,6 +46,9 @@ class DataConfig:
     series: str = ""
     time: str = ""
     group: str = ""
+    ignore: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
+    timespans: str = "use"
     missing: str = "refuse"
     scaling: str = "standard"
     validation: float = 0.15
@@ -55,6 +61,7 @@ class DataConfig:
     def __post_init__(self) -> None:
         check_choice("task", self.task, ("", "classification", "regression", "sequence", "forecast"))
         check_choice("layout", self.layout, ("btc", "bct"))
+        check_choice("timespans", self.timespans, ("use", "ignore"))
         check_choice("missing", self.missing, ("refuse", "mask", "interpolate"))
         check_choice("scaling", self.scaling, ("standard", "minmax", "none"))
         check_choice("split", self.split, ("stratified", "random", "group", "time"))
@@ -306,10 +313,11 @@ def _coerced(hint: Any, value: Any, name: str) -> Any:
         return _read(hint, value, name)  # pyright: ignore[reportArgumentType]
     if hint is float and _is_kind(value, int):
         return float(value)
-    if hint == tuple[int, ...]:
-        if isinstance(value, (list, tuple)) and all(_is_kind(item, int) for item in value):
+    if hint in _LISTS:
+        kind, words = _LISTS[hint]
+        if isinstance(value, (list, tuple)) and all(_is_kind(item, kind) for item in value):
             return tuple(value)
-        raise InputError(f"expected {name} to be a list of whole numbers, got {value!r}.")
+        raise InputError(f"expected {name} to be a list of {words}, got {value!r}.")
     kind: Any = hint if hint in _KINDS else dict
     if not _is_kind(value, kind):
         raise InputError(f"expected {name} to be {_KINDS[kind]}, got {value!r}.")

@@ -1,17 +1,17 @@
 """From a `DataConfig` to the parts a run needs: training, validation and test sequences."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
-from sostenuto.checks import InputError, require
+from sostenuto.checks import require, shown
 from sostenuto.data import files, registry, tasks
 from sostenuto.data.dataset import Dataset, SequenceSet
 from sostenuto.data.encoding import check_learnable
 from sostenuto.data.splits import split
+from sostenuto.data.targets import class_rows, has_classes
 from sostenuto.training.batches import BatchTransform
 from sostenuto.training.config import DataConfig
 from sostenuto.types import PathLike
@@ -63,7 +63,11 @@ def read_file(config: DataConfig, path: PathLike, *, labelled: bool = True) -> d
     given: dict[str, Any] = {
         name: getattr(config, name) or None for name in ("task", "target", "series", "time", "group")
     }
-    return files.read_parts(path, layout=cast(Any, config.layout), labelled=labelled, **given)
+    given |= {name: getattr(config, name) for name in ("layout", "ignore", "categorical")}
+    parts = files.read_parts(path, labelled=labelled, **given)
+    if config.timespans == "ignore":
+        parts = {name: replace(part, timespans=None, time_unit=0.0) for name, part in parts.items()}
+    return parts
 
 
 def training_count(dataset: Dataset, config: DataConfig) -> int:
@@ -75,7 +79,7 @@ def training_count(dataset: Dataset, config: DataConfig) -> int:
 
 def divide(dataset: Dataset, config: DataConfig, *, seed: int = 0) -> Parts:
     """Draw what is not given: a test part, then a validation part, both from the training part."""
-    train, validation, test = dataset.train, dataset.validation, dataset.test
+    train, validation, test = dataset.train.numbered(), dataset.validation, dataset.test
     check_learnable(train)
     method = cast(Any, config.split)
     if test is None and config.test_fraction > 0:
@@ -84,11 +88,26 @@ def divide(dataset: Dataset, config: DataConfig, *, seed: int = 0) -> Parts:
         train, validation = split(train, config.validation, method=method, seed=seed + 1)
     cure = "bring more data, or a test file of its own"
     require(len(train) >= 2, "expected at least 2 training sequences beside the test part", f"got {len(train)}", cure)
+    _check_classes(dataset.train, train, config.split)
     if validation is not None and len(validation) == 0:
         validation = None
     if test is not None and len(test) == 0:
         test = None
     return Parts(dataset, train, validation, test)
+
+
+def _check_classes(whole: SequenceSet, train: SequenceSet, method: str) -> None:
+    """Refuse a split that leaves no sequence of a class to train on."""
+    if not has_classes(whole):
+        return
+    kept = class_rows(train)[0]
+    lost = [repr(name) for name in class_rows(whole)[0] if name not in kept]
+    require(
+        not lost,
+        f"expected every class in the training part of split={method!r}",
+        f"got none of {shown(lost)}",
+        "pass split='stratified', or bring a test file of its own",
+    )
 
 
 def _open_files(config: DataConfig) -> Dataset:
@@ -110,38 +129,22 @@ def _open_files(config: DataConfig) -> Dataset:
 
 def _forecast(name: str, train: SequenceSet, test: SequenceSet | None, config: DataConfig) -> Dataset:
     """Cut every series in time and then into windows; a given test file is cut into windows whole."""
-    test_fraction = config.test_fraction if test is None else 0.0
-    cut = [
-        tasks.forecast(
-            series,
-            config.window,
-            horizon=config.horizon,
-            test_fraction=test_fraction,
-            validation_fraction=config.validation,
-            channel_names=train.channel_names,
-        )
-        for series in train.sequences
-    ]
-    tests: list[SequenceSet | None] = [part.test for part in cut]
-    if test is not None:
-        tests = [
-            tasks.windows(series, config.window, horizon=config.horizon, channel_names=train.channel_names)
-            for series in test.sequences
-        ]
-    joined = _join([part.train for part in cut])
-    if joined is None:
-        raise InputError(f"{name}: expected at least one series, got none.")
-    return replace(
-        cut[0], name=name, train=joined, validation=_join([p.validation for p in cut]), test=_join(tests), origin=name
+    cut = tasks.forecast(
+        _timed(train),
+        config.window,
+        horizon=config.horizon,
+        test_fraction=config.test_fraction if test is None else 0.0,
+        validation_fraction=config.validation,
+        name=name,
     )
+    windows = cut.test if test is None else tasks.windows(_timed(test), config.window, horizon=config.horizon)
+    return replace(cut, test=windows, origin=name)
 
 
-def _join(parts: Sequence[SequenceSet | None]) -> SequenceSet | None:
-    present = [part for part in parts if part is not None]
-    if not present:
-        return None
-    sequences = [sequence for part in present for sequence in part.sequences]
-    return replace(present[0], sequences=sequences, targets=np.concatenate([cast(Any, p.targets) for p in present]))
+def _timed(series: SequenceSet) -> SequenceSet:
+    """Name the series and their steps by their positions where the file does not."""
+    times = series.times or [np.arange(len(sequence)).astype(str) for sequence in series.sequences]
+    return replace(series.numbered(), times=times)
 
 
 def open_for_prediction(
@@ -154,5 +157,5 @@ def open_for_prediction(
     parts = read_file(config, source, labelled=False)
     sequences = parts.get("test", parts["train"])
     if config.task == "forecast":
-        return replace(sequences, sequences=[s[-config.window :] for s in sequences.sequences], targets=None), None
+        return tasks.last_windows(_timed(sequences), config.window), None
     return sequences, None

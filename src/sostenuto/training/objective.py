@@ -57,7 +57,11 @@ class Objective:
         return batch.lengths.float() if self.steps else torch.ones_like(batch.lengths, dtype=torch.float32)
 
     def losses(self, prediction: Float[Tensor, "batch ..."], batch: SequenceBatch) -> Float[Tensor, " batch"]:
-        """Give each sequence's loss, summed over its steps."""
+        """Give each sequence's loss, summed over its steps, times its weight where the batch has weights."""
+        losses = self._losses(prediction, batch)
+        return losses if batch.weights is None else losses * batch.weights
+
+    def _losses(self, prediction: Float[Tensor, "batch ..."], batch: SequenceBatch) -> Float[Tensor, " batch"]:
         assert batch.targets is not None
         if self.classes and self.label_smoothing > 0 and self.class_weights is None and not self.steps:
             return F.cross_entropy(prediction, self._shares(batch.targets, prediction), reduction="none")

@@ -170,7 +170,7 @@ def evaluate(parts: Parts, fitted: Fitted, config: RunConfig, folder: Path) -> F
     raw = raw_predictions(fitted.model, data, device=fitted.device, transform=parts.whole.batch_transform)
     classification, regression = score(encoding, raw, data)
     answers = predictions(encoding, raw, data.lengths)
-    write_atomically(folder / "predictions.csv", predictions_csv(encoding, answers, chosen.targets))
+    write_atomically(folder / "predictions.csv", predictions_csv(encoding, answers, chosen))
     value = classification.accuracy if classification else regression.rmse if regression else float("nan")
     return FitResult(
         run=folder.resolve().name,

@@ -16,6 +16,7 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from sostenuto.checks import FileFormatError, InputError, require
+from sostenuto.data.dataset import SequenceSet
 from sostenuto.data.encoding import Encoding
 from sostenuto.data.files.atomic import write_atomically
 from sostenuto.models.base import SequenceModel
@@ -150,26 +151,35 @@ def rebuild(encoding: Encoding, config: ModelConfig, embedding: Tensor | None = 
     )
 
 
-def predictions_csv(encoding: Encoding, predicted: Predictions, actual: Any = None) -> str:
-    """Lay predictions out as CSV: one row per sequence, or per step where every step has a target."""
+def predictions_csv(encoding: Encoding, predicted: Predictions, data: SequenceSet) -> str:
+    """Lay the predictions for ``data`` out as CSV: one row per sequence, or per step where every step has a target.
+
+    ``sequence`` is the name of the series, or its position in the file. Steps have their ``time`` where it is known; a
+    forecast has the ``last_time`` of what it was made from.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    columns = _columns(encoding)
+    names, times = data.numbered().ids, data.times
+    assert names is not None
+    columns, actual = _columns(encoding), data.targets
     known = [] if actual is None else [f"actual{suffix}" for suffix in columns]
-    classes = [f"probability:{name}" for name in encoding.classes]
+    answers = [*(f"predicted{s}" for s in columns), *known, *(f"probability:{name}" for name in encoding.classes)]
     if encoding.has_step_targets:
-        writer.writerow(["sequence", "step", *(f"predicted{s}" for s in columns), *known, *classes])
+        writer.writerow(["sequence", "step", *([] if times is None else ["time"]), *answers])
         for index, rows in enumerate(predicted.labels):
             for step in range(len(rows)):
+                when = [] if times is None else [times[index][step]]
                 truth = [] if actual is None else _cells(actual[index][step])
                 chances = [] if predicted.probabilities is None else _cells(predicted.probabilities[index][step])
-                writer.writerow([index, step, *_cells(rows[step]), *truth, *chances])
+                writer.writerow([names[index], step, *when, *_cells(rows[step]), *truth, *chances])
         return text.getvalue()
-    writer.writerow(["sequence", *(f"predicted{s}" for s in columns), *known, *classes])
+    has_time = encoding.task == "forecast" and times is not None
+    writer.writerow(["sequence", *(["last_time"] if has_time else []), *answers])
     for index, row in enumerate(predicted.labels):
+        when = [times[index][-1]] if has_time and times is not None else []
         truth = [] if actual is None else _cells(actual[index])
         chances = [] if predicted.probabilities is None else _cells(predicted.probabilities[index])
-        writer.writerow([index, *_cells(row), *truth, *chances])
+        writer.writerow([names[index], *when, *_cells(row), *truth, *chances])
     return text.getvalue()
 
 
@@ -181,7 +191,12 @@ def count_parameters(model: nn.Module) -> int:
 def _columns(encoding: Encoding) -> list[str]:
     if encoding.classes or encoding.output_size == 1:
         return [""]
-    return [f":{index}" for index in range(encoding.output_size)]
+    if encoding.task != "forecast" or not encoding.forecast_channels:
+        return [f":{index}" for index in range(encoding.output_size)]
+    horizon, own = encoding.target_shape[0], encoding.forecast_channels
+    channels = [""] if len(own) == 1 else [f":{(encoding.channel_names or range(len(own)))[i]}" for i in own]
+    steps = [""] if horizon == 1 else [f":+{step}" for step in range(1, horizon + 1)]
+    return [channel + step for step in steps for channel in channels]
 
 
 def _cells(row: Any) -> list[Any]:

@@ -226,3 +226,44 @@ def test_a_real_price_series(real_data):
     assert data.channel_names == ("Open", "High", "Low", "Close", "Adj Close", "Volume")
     assert data.sequences[0].shape == (4109, 6)
     assert data.timespans[0][:3].tolist() == [1, 1, 3]
+
+
+def test_the_target_of_a_forecast_is_a_channel(write):
+    path = write(day=[1, 2, 3], price=[1, 2, 3], cov=[4, 5, 6])
+    data = read(path, time="day", target="price", task="forecast")
+    assert data.channel_names == ("price", "cov")
+    assert data.target_name == "price"
+    assert data.targets is None
+    with pytest.raises(FileFormatError, match="expected a long table, where target=NAME is the column to forecast"):
+        read(path, target="price", task="forecast")
+    alone = read(write(day=[1, 2], price=[1, 2]), time="day", target="price", task="forecast")
+    assert alone.channel_names == ("price",)
+    with pytest.raises(FileFormatError, match="expected a column named 'price' as target='price' says"):
+        read(write(day=[1, 2], cov=[1, 2]), time="day", target="price", task="forecast", labelled=False)
+
+
+def test_ids_times_and_their_unit(write):
+    data = read(write(series=["b", "a", "b"], time=[7, 3, 5], target=[1, 2, 1], x=[1, 2, 3]))
+    assert data.ids.tolist() == ["b", "a"]
+    assert [times.tolist() for times in data.times] == [["5", "7"], ["3"]]
+    assert data.time_unit == 2
+    days = read(write(series=["s"] * 3, time=[date(2024, 1, day) for day in (1, 2, 4)], target=[0] * 3, x=[1, 2, 3]))
+    assert days.time_unit == 1.5 * 86400
+
+
+def test_ignored_and_categorical_columns(write):
+    texts = {"color": ["red", None, "blue"], "note": ["a", "b", "c"]}
+    path = write(series=["s", "s", "r"], target=[0, 0, 1], x=[1, 2, 3], **texts)
+    data = read(path, ignore=["note"], categorical=["color"])
+    assert data.channel_names == ("x", "color=blue", "color=red")
+    assert data.categorical == ("color",)
+    np.testing.assert_array_equal(data.sequences[0], [[1, 0, 1], [2, np.nan, np.nan]])
+    np.testing.assert_array_equal(data.sequences[1], [[3, 1, 0]])
+    alone = read(path, ignore=["note", "x"], categorical=["color"])
+    assert alone.channel_names == ("color=blue", "color=red")
+    with pytest.raises(FileFormatError, match="expected each column to play one part"):
+        read(path, ignore=["color"], categorical=["color"])
+    with pytest.raises(FileFormatError, match=r"in column 'note', got .*pass ignore='note' or categorical='note'"):
+        read(path, categorical=["color"])
+    with pytest.raises(FileFormatError, match="expected a long table for categorical columns, got a wide one"):
+        read(write(target=[1, 2], x=[1, 2], color=["a", "b"]), categorical=["color"])

@@ -19,7 +19,9 @@ The format follows from the suffix (any case); ``.gz`` may come after each of th
     *Long*: chosen by a column ``series``; each row is one step of the sequence named there. ``time`` (numbers or ISO
     dates) orders the steps, ``target`` and ``group`` are constant within a series, every other column is a channel.
     A target that varies within a series is a target for every step and needs ``task="sequence"``. Uneven sampling
-    gives ``timespans``: the time since the step before over the file's median, 1 for the first step.
+    gives ``timespans``: the time since the step before over the file's median (``time_unit``), 1 for the first step.
+    Columns in ``ignore`` are left out; those in ``categorical`` may hold text and become a channel of 0 and 1 for each
+    of their values.
     Other column names are given with ``target=``, ``series=``, ``time=`` and ``group=``; ``time=`` without a series
     column reads the whole file as one sequence. A header line is required.
 
@@ -30,11 +32,12 @@ The format follows from the suffix (any case); ``.gz`` may come after each of th
     ``_test`` the file holds two parts.
 
 Where neither the format nor ``task`` says what the targets are (csv, parquet, npz), names and whole numbers are classes
-and other numbers are a regression. For ``task="forecast"`` the series are all there is: targets are left out.
+and other numbers are a regression. For ``task="forecast"`` the series are all there is: in a long table ``target`` is
+the column to forecast and the others are read beside it; elsewhere targets are left out.
 Every sequence is a (time, channel) float array with NaN where a value is missing; infinities are refused.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sostenuto.checks import FileFormatError
@@ -71,10 +74,13 @@ def read(
     time: str | None = None,
     group: str | None = None,
     labelled: bool = True,
+    ignore: Sequence[str] = (),
+    categorical: Sequence[str] = (),
 ) -> SequenceSet:
     r"""Read the sequences of one file; the module's page says what each format holds.
 
-    ``layout`` is that of an ``.npz`` array; ``target``, ``series``, ``time`` and ``group`` name the columns of a table.
+    ``layout`` is that of an ``.npz`` array; ``target``, ``series``, ``time`` and ``group`` name the columns of a table,
+    ``ignore`` those to leave out and ``categorical`` those of text.
     With ``labelled=False`` a file for prediction may lack its targets: they are None then, and kept where present.
 
     >>> import tempfile
@@ -86,7 +92,7 @@ def read(
     ('classification', ['up', 'down'], [3, 2])
     >>> folder.cleanup()
     """
-    options = Options(task, layout, target, series, time, group, labelled)
+    options = Options(task, layout, target, series, time, group, labelled, tuple(ignore), tuple(categorical))
     file = check_file(path)
     return READERS[_suffix(file)](file, options)
 
@@ -101,13 +107,15 @@ def read_parts(
     time: str | None = None,
     group: str | None = None,
     labelled: bool = True,
+    ignore: Sequence[str] = (),
+    categorical: Sequence[str] = (),
 ) -> dict[str, SequenceSet]:
     """Read the parts of one file: ``"train"``, and ``"test"`` where it holds one.
 
     Two parts are the arrays ``X_train`` and ``X_test`` of an ``.npz`` file; every other file is a training
     part. The options are those of `read`; the task is settled on the training part and holds for both.
     """
-    options = Options(task, layout, target, series, time, group, labelled)
+    options = Options(task, layout, target, series, time, group, labelled, tuple(ignore), tuple(categorical))
     file = check_file(path)
     suffix = _suffix(file)
     return read_npz_parts(file, options) if suffix == ".npz" else {"train": READERS[suffix](file, options)}

@@ -13,7 +13,7 @@ from sostenuto.data.files.cells import CellError, parse_numbers
 from sostenuto.data.files.long import long_set
 from sostenuto.data.files.options import Options
 from sostenuto.data.files.place import Place
-from sostenuto.data.files.table import Columns, Table, choose_columns
+from sostenuto.data.files.table import Columns, Table, choose_columns, text_hint
 from sostenuto.data.files.text import read_text
 from sostenuto.data.files.wide import wide_set
 
@@ -60,7 +60,9 @@ class _Builder:
     def __init__(self, path: Path, names: tuple[str, ...], columns: Columns) -> None:
         self.path, self.names, self.columns = path, names, columns
         self.special: dict[str, list[str]] = {name: [] for name in columns.special}
-        self.positions = sorted(((names.index(name), name) for name in columns.special), reverse=True)
+        self.positions = sorted(
+            ((index, name) for index, name in enumerate(names) if name not in columns.values), reverse=True
+        )
         self.lines: list[int] = []
         self.pending: list[str] = []
         self.blocks: list[np.ndarray] = []
@@ -76,7 +78,9 @@ class _Builder:
                     line=line,
                 )
             for position, name in self.positions:
-                self.special[name].append(row.pop(position))
+                cell = row.pop(position)
+                if name in self.special:
+                    self.special[name].append(cell)
             self.lines.append(line)
             self.pending.extend(row)
             if len(self.pending) >= _CELLS_AT_ONCE:
@@ -95,7 +99,11 @@ class _Builder:
             done = sum(len(block) for block in self.blocks)
             name = self.columns.values[column]
             raise FileFormatError(
-                self.path, f"{error.expected} in column {name!r}", error.got, line=self.lines[done + row]
+                self.path,
+                f"{error.expected} in column {name!r}",
+                error.got,
+                text_hint(name, self.columns),
+                line=self.lines[done + row],
             ) from error
-        self.blocks.append(numbers.reshape(-1, width))
+        self.blocks.append(numbers.reshape(len(self.lines) - sum(map(len, self.blocks)), width))
         self.pending = []

@@ -20,31 +20,36 @@ def long_set(table: Table, options: Options) -> SequenceSet:
 
     Series come in the order of their first rows; without a time column the rows keep the order of the file.
     """
-    codes = _series_codes(table)
+    codes, ids = _series_codes(table)
     times = _times(table)
     order = np.argsort(codes, kind="stable") if times is None else np.lexsort((times, codes))
     starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
     pieces = np.split(order, starts[1:])
-    spans = None
-    if times is not None:
-        spans = _timespans(table, times[order], order, starts)
+    spans, unit = (None, 0.0) if times is None else _timespans(table, times[order], order, starts)
     targets, task = _targets(table, pieces, options)
     groups = _constant(table, table.columns.group, pieces)
+    stamps = table.cells(table.columns.time)
+    names, values = table.channels()
     return SequenceSet(
-        [table.values[piece] for piece in pieces],
+        [values[piece] for piece in pieces],
         targets,
         task,
         timespans=None if spans is None else np.split(spans, starts[1:]),
         groups=None if groups is None else np.array(groups, dtype=str),
-        channel_names=table.columns.values,
-        target_name="" if targets is None else table.columns.target or "",
+        channel_names=names,
+        target_name="" if targets is None and task != "forecast" else table.columns.target or "",
+        ids=None if ids is None else np.array(ids, dtype=str),
+        times=None if stamps is None else [np.array([stamps[row].strip() for row in piece]) for piece in pieces],
+        time_unit=unit,
+        categorical=table.columns.categorical,
     )
 
 
-def _series_codes(table: Table) -> Index:
+def _series_codes(table: Table) -> tuple[Index, list[str] | None]:
+    """Give every row the number of its series, in the order of their first rows, and the names of the series."""
     cells = table.cells(table.columns.series)
     if cells is None:
-        return np.zeros(len(table.values), dtype=np.int64)
+        return np.zeros(len(table.values), dtype=np.int64), None
     known: dict[str, int] = {}
     codes = np.empty(len(cells), dtype=np.int64)
     for row, cell in enumerate(cells):
@@ -54,7 +59,7 @@ def _series_codes(table: Table) -> Index:
                 row, f"expected the name of a series in column {table.columns.series!r}", "got an empty cell"
             )
         codes[row] = known.setdefault(name, len(known))
-    return codes
+    return codes, list(known)
 
 
 def _times(table: Table) -> np.ndarray | None:
@@ -64,7 +69,7 @@ def _times(table: Table) -> np.ndarray | None:
     return None if cells is None else parse_times(cells, table.place)
 
 
-def _timespans(table: Table, times: np.ndarray, order: Index, starts: Index) -> np.ndarray | None:
+def _timespans(table: Table, times: np.ndarray, order: Index, starts: Index) -> tuple[np.ndarray | None, float]:
     with np.errstate(over="ignore"):
         same = np.diff(times, prepend=np.nan) == 0
     same[starts] = False
@@ -78,20 +83,21 @@ def _timespans(table: Table, times: np.ndarray, order: Index, starts: Index) -> 
             f"got one a second time in column {table.columns.time!r}",
             "drop one of the rows or name the series apart",
         )
-    spans = timespans(times, starts)
+    spans, unit = timespans(times, starts)
     if spans is not None and not (np.isfinite(spans) & (spans > 0)).all():
         row = int(order[(~(np.isfinite(spans) & (spans > 0))).argmax()])
         raise table.place.error(
             row, "expected times within the range of floating point numbers", "got steps too large or too uneven"
         )
-    return spans
+    return spans, unit
 
 
 def _targets(
     table: Table, pieces: list[Index], options: Options
 ) -> tuple[np.ndarray | list[np.ndarray] | None, Task | None]:
-    cells = table.cells(table.columns.target)
-    if cells is None or options.task == "forecast":
+    # What is forecast is a channel, and its own next values are the target.
+    cells = None if options.task == "forecast" else table.cells(table.columns.target)
+    if cells is None:
         return None, options.task
     if options.task == "sequence":
         return _step_targets(table, cells, pieces, options.labelled), "sequence"

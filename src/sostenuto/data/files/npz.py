@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from sostenuto.checks import FileFormatError, shown
+from sostenuto.data.batch import warn_of_exchanged_axes
 from sostenuto.data.dataset import SequenceSet
 from sostenuto.data.files.options import Options
 from sostenuto.data.files.place import Place
@@ -152,6 +153,7 @@ def _values(path: Path, array: np.ndarray, name: str, options: Options) -> np.nd
             raise FileFormatError(
                 path, f"expected at least one {what} in {name}", f"got none with layout {options.layout!r}"
             )
+    warn_of_exchanged_axes(array.shape[1], array.shape[2], options.layout)
     return array if array.dtype == np.float32 and array.dtype.isnative else array.astype(np.float64)
 
 

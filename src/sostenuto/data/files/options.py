@@ -19,6 +19,8 @@ class Options:
     time: str | None = None
     group: str | None = None
     labelled: bool = True
+    ignore: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_choice("task", self.task, (None, *get_args(Task)))
@@ -26,9 +28,9 @@ class Options:
 
     def refuse_columns(self, path: Path) -> None:
         """Refuse column names for a file that has no named columns."""
-        for name in ("target", "series", "time", "group"):
+        for name in ("target", "series", "time", "group", "ignore", "categorical"):
             column = getattr(self, name)
-            if column is not None:
+            if column:
                 raise FileFormatError(
                     path,
                     "expected column names for .csv and .parquet files alone",

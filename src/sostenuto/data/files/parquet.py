@@ -11,9 +11,11 @@ from sostenuto.data.dataset import SequenceSet
 from sostenuto.data.files.long import long_set
 from sostenuto.data.files.options import Options
 from sostenuto.data.files.place import Place
-from sostenuto.data.files.table import Columns, Table, choose_columns
+from sostenuto.data.files.table import Columns, Table, choose_columns, text_hint
 from sostenuto.data.files.text import read_bytes
 from sostenuto.data.files.wide import wide_set
+
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def read_parquet(path: Path, options: Options) -> SequenceSet:
@@ -35,7 +37,8 @@ def read_table(path: Path, options: Options) -> Table:
     if data.num_rows == 0:
         raise FileFormatError(path, "expected at least one row", "got none")
     place = Place(path)
-    values = np.stack([_numbers(place, name, data.column(name)) for name in columns.values], axis=1)
+    numbers = [_numbers(place, name, data.column(name), text_hint(name, columns)) for name in columns.values]
+    values = np.stack(numbers, axis=1) if numbers else np.empty((data.num_rows, 0))
     special = {name: _cells(path, name, data.column(name)) for name in columns.special if name != columns.time}
     times = None
     if columns.time is not None and columns.is_long:
@@ -67,7 +70,7 @@ def _load(path: Path) -> Any:
     return data
 
 
-def _numbers(place: Place, name: str, column: Any) -> np.ndarray:
+def _numbers(place: Place, name: str, column: Any, cure: str = "") -> np.ndarray:
     """Bring a column to floats, NaN where a value is missing; infinities are refused."""
     arrow, _ = _arrow()
     kinds = arrow.types
@@ -76,7 +79,7 @@ def _numbers(place: Place, name: str, column: Any) -> np.ndarray:
     if kinds.is_boolean(kind):
         column = column.cast(arrow.uint8())
     elif not (kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_decimal(kind) or kinds.is_null(kind)):
-        raise FileFormatError(place.path, f"expected numbers in column {name!r}", f"got {kind} data")
+        raise FileFormatError(place.path, f"expected numbers in column {name!r}", f"got {kind} data", cure)
     numbers = column.cast(arrow.float64(), safe=False).to_numpy().astype(float)
     if np.isinf(numbers).any():
         row = int(np.isinf(numbers).argmax())
@@ -113,13 +116,13 @@ def _times(place: Place, columns: Columns, column: Any) -> tuple[np.ndarray | No
     if kinds.is_date(kind):
         column, kind = column.cast(arrow.timestamp("ms")), arrow.timestamp("ms")
     if kinds.is_timestamp(kind):
-        # From the first one on, so that nanoseconds are not lost to the size of a date.
+        # From the first one on, so that nanoseconds are not lost to the size of a date; in seconds, as in a .csv.
         counts = column.cast(arrow.int64()).to_numpy()
-        return (counts - counts.min()).astype(float), []
+        return (counts - counts.min()) / _PER_SECOND[kind.unit], column.cast(arrow.string()).to_pylist()
     times = _numbers(place, str(name), column)
     if np.isnan(times).any():
         raise place.error(int(np.isnan(times).argmax()), f"expected a time in column {name!r}", "got NaN")
-    return times, []
+    return times, [str(cell) for cell in column.to_pylist()]
 
 
 def _is_text(kind: Any) -> bool:

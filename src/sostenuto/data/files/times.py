@@ -32,28 +32,31 @@ def parse_times(cells: list[str], place: Place) -> Float[np.ndarray, " row"]:
     return np.array(times)
 
 
-def timespans(times: Float[np.ndarray, " row"], starts: Int[np.ndarray, " series"]) -> Float[np.ndarray, " row"] | None:
-    """Return the time since the step before over the median of all, 1 at each of ``starts``; None where even.
+def timespans(
+    times: Float[np.ndarray, " row"], starts: Int[np.ndarray, " series"]
+) -> tuple[Float[np.ndarray, " row"] | None, float]:
+    """Return the time since the step before over the median of all, 1 at each of ``starts``, and that median.
 
-    ``times`` grow strictly within each series.
+    ``times`` grow strictly within each series. Spans are None where all are 1; the median is 0 where there is no step.
 
-    >>> timespans(np.array([0.0, 1.0, 3.0, 0.0, 1.0]), np.array([0, 3])).tolist()
-    [1.0, 1.0, 2.0, 1.0, 1.0]
+    >>> spans, median = timespans(np.array([0.0, 2.0, 6.0, 0.0, 2.0]), np.array([0, 3]))
+    >>> spans.tolist(), median
+    ([1.0, 1.0, 2.0, 1.0, 1.0], 2.0)
     """
     inner = np.ones(len(times), dtype=bool)
     inner[starts] = False
     if not inner.any():
-        return None
+        return None, 0.0
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         differences = np.diff(times, prepend=times[:1])[inner]
-        median = np.median(differences)
+        median = float(np.median(differences))
         resolution = 4 * np.finfo(float).eps * np.abs(times[inner]) / median
         relative = differences / median
         if (np.abs(relative - 1) <= _EVEN + resolution).all():
-            return None
+            return None, median
     spans = np.ones(len(times))
     spans[inner] = relative
-    return spans
+    return spans, median
 
 
 def _date(cell: str) -> float | None:

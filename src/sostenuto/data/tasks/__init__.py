@@ -8,7 +8,7 @@ from sostenuto.checks import check_choice
 from sostenuto.data.dataset import Dataset
 from sostenuto.data.tasks.adding import adding
 from sostenuto.data.tasks.copying import copying
-from sostenuto.data.tasks.forecast import forecast, windows
+from sostenuto.data.tasks.forecast import forecast, last_windows, windows
 from sostenuto.data.tasks.linear_functional import linear_functional
 from sostenuto.data.tasks.lorenz96 import lorenz96
 from sostenuto.data.tasks.pendulum import pendulum
@@ -21,6 +21,7 @@ __all__ = [
     "copying",
     "forecast",
     "generate",
+    "last_windows",
     "linear_functional",
     "lorenz96",
     "pendulum",
