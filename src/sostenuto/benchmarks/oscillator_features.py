@@ -1,4 +1,4 @@
-"""How well, and how fast, `OscillatorClassifier` does on the UCR archive beside aeon's MiniRocket and MultiRocket-Hydra.
+"""How well and how fast `OscillatorClassifier` does on the UCR archive beside aeon's MiniRocket, MultiRocket-Hydra.
 
 Default settings, one seed, the archive's own training and test parts. The settings were fixed on `CHOSEN_ON`, on three
 draws of their parts; the other sets were looked at once. aeon pins packages of its own, so it runs in the interpreter
