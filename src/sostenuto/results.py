@@ -3,9 +3,11 @@
 import json
 import math
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 Numbers = tuple[float, ...]
+DataPart = Literal["train", "validation", "test"]
+"""The parts of a data set, by the names that results, pages and files give them."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +161,7 @@ class FitResult(Record):
     metric: str
     score: float
     higher_is_better: bool
-    evaluated_on: str
+    evaluated_on: DataPart
     seconds: float
     data: DataSummary
     curve: LearningCurve

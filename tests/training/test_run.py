@@ -14,6 +14,7 @@ import torch
 from sostenuto.checks import FileFormatError, InputError
 from sostenuto.data.dataset import Dataset, SequenceSet
 from sostenuto.data.tasks import forecast, generate
+from sostenuto.report.judgment import judge
 from sostenuto.results import FitResult
 from sostenuto.training.checkpoint import CheckpointError
 from sostenuto.training.config import DataConfig, ModelConfig, RunConfig, TrainingConfig
@@ -204,7 +205,9 @@ def test_without_a_test_part_one_is_drawn_and_without_any_the_training_part_is_s
     result = fit(dataset, tmp_path / "a", settings(1))
     assert (result.evaluated_on, result.data.num_test) == ("test", 5)
     bare = replace(settings(1), data=DataConfig(test_fraction=0.0, validation=0.0))
-    assert fit(dataset, tmp_path / "b", bare).evaluated_on == "training"
+    seen = fit(dataset, tmp_path / "b", bare)
+    assert seen.evaluated_on == "train"
+    assert any("says nothing about new data" in remark for remark in judge(seen).remarks)
     some = replace(settings(1), data=DataConfig(test_fraction=0.0))
     assert fit(dataset, tmp_path / "c", some).evaluated_on == "validation"
 

@@ -7,7 +7,7 @@ from sostenuto.report.metrics import metric
 from sostenuto.report.numbers import count, counted
 from sostenuto.report.section import Outcome
 from sostenuto.report.text import one_line
-from sostenuto.results import BaselineScore, FitResult
+from sostenuto.results import BaselineScore, DataPart, FitResult
 
 _CHANCE = 1.96
 """Standard errors within which a difference of two shares could be chance."""
@@ -56,19 +56,19 @@ def best_baseline(result: FitResult) -> BaselineScore | None:
 def evaluated_count(result: FitResult) -> int:
     """Return how many predictions the score rests on."""
     scores = result.classification or result.regression
-    parts = {
+    parts: dict[DataPart, int] = {
         "test": result.data.num_test,
         "validation": result.data.num_validation,
         "train": result.data.num_train,
     }
-    return scores.count if scores is not None else parts.get(result.evaluated_on, 0)
+    return scores.count if scores is not None else parts[result.evaluated_on]
 
 
 def evaluated_things(result: FitResult) -> str:
     """Return what was scored, as in "360 test sequences"."""
     noun = {"sequence": "prediction", "forecast": "forecast"}.get(result.data.task, "sequence")
     total = evaluated_count(result)
-    part = {"train": "training"}.get(result.evaluated_on, one_line(result.evaluated_on))
+    part = "training" if result.evaluated_on == "train" else result.evaluated_on
     return f"{count(total)} {part} {noun}{'' if total == 1 else 's'}" if total else f"the {part} part"
 
 

@@ -12,6 +12,7 @@ from sostenuto.data import files, registry, tasks
 from sostenuto.data.dataset import Dataset, SequenceSet
 from sostenuto.data.encoding import check_learnable
 from sostenuto.data.splits import split
+from sostenuto.results import DataPart
 from sostenuto.training.batches import BatchTransform
 from sostenuto.training.config import DataConfig
 from sostenuto.types import PathLike
@@ -25,6 +26,12 @@ class Parts:
     train: SequenceSet
     validation: SequenceSet | None
     test: SequenceSet | None
+
+    def held_out(self) -> tuple[DataPart, SequenceSet]:
+        """Give the part that a model is scored on, and its name: the test part, or what there is instead."""
+        if self.test is not None:
+            return "test", self.test
+        return ("train", self.train) if self.validation is None else ("validation", self.validation)
 
 
 def open_dataset(config: DataConfig, *, data_dir: PathLike | None = None, seed: int = 0) -> Dataset:

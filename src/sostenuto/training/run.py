@@ -164,8 +164,7 @@ def evaluate(parts: Parts, fitted: Fitted, config: RunConfig, folder: Path) -> F
     The cheap methods see the sequences as they are before a batch transform such as noise padding.
     """
     encoding, objective = fitted.encoding, fitted.objective
-    held_out = {"test": parts.test, "validation": parts.validation, "training": parts.train}
-    name, chosen = next((name, part) for name, part in held_out.items() if part is not None)
+    name, chosen = parts.held_out()
     data = encoding.encode(chosen)
     raw = raw_predictions(fitted.model, data, device=fitted.device, transform=parts.whole.batch_transform)
     classification, regression = score(encoding, raw, data)

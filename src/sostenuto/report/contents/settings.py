@@ -8,7 +8,7 @@ from sostenuto.report.metrics import metric
 from sostenuto.report.numbers import counted, duration
 from sostenuto.report.section import Columns, Facts, Part, Prose, Section
 from sostenuto.report.text import one_line, shorten
-from sostenuto.results import FitResult
+from sostenuto.results import DataPart, FitResult
 
 _MOST_ROWS = 200
 _MOST_LETTERS = 300
@@ -82,14 +82,14 @@ def _written(value: Any) -> str:
 def _measured(result: FitResult) -> str:
     data = result.data
     kind = metric(result.metric)
-    part = {
+    parts: dict[DataPart, str] = {
         "test": "the test part, which took no part in training or in choosing the epoch",
         "validation": "the validation part, as there is no test part",
         "train": "the training part itself",
-    }.get(result.evaluated_on, f"the part called {one_line(result.evaluated_on)}")
+    }
     sentences = [
         f"The model was trained on {counted(data.num_train, 'sequence')} in {duration(result.seconds)} and scored on "
-        f"{part} ({evaluated_things(result)})."
+        f"{parts[result.evaluated_on]} ({evaluated_things(result)})."
     ]
     if kind.meaning:
         sentences.append(f"The metric is {kind.label}: {kind.meaning}.")
