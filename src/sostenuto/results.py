@@ -153,7 +153,10 @@ class KernelSummary(Record):
 
 @dataclass(frozen=True)
 class FitResult(Record):
-    """Everything a training run has to say; the report is made from it alone."""
+    """Everything a training run has to say; the report is made from it alone.
+
+    ``diverged`` says why training was given up, and is empty where it was not.
+    """
 
     run: str
     model: str
@@ -168,6 +171,7 @@ class FitResult(Record):
     classification: ClassificationScores | None = None
     regression: RegressionScores | None = None
     baselines: tuple[BaselineScore, ...] = ()
+    diverged: str = ""
     config: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
 

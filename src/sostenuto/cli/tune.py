@@ -1,7 +1,6 @@
 """``sostenuto tune``: search for settings on a validation split."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -52,10 +51,9 @@ def tune(
 ) -> None:
     """Try settings at random, choose by a validation split, write the best as best.toml for fit --config."""
     from sostenuto.checks import check_choice
-    from sostenuto.data.targets import task_of
     from sostenuto.nn import LAYERS
     from sostenuto.training import recipes
-    from sostenuto.training.config import DataConfig, RunConfig
+    from sostenuto.training.config import DataConfig
     from sostenuto.training.data import open_dataset, training_count
     from sostenuto.training.tune import search
 
@@ -64,9 +62,12 @@ def tune(
     said["missing"] = missing
     settings = DataConfig(layout=layout, **{name: value for name, value in said.items() if value})
     dataset = open_dataset(settings, data_dir=data_dir, seed=seed)
-    training = recipes.training_config(model, task_of(dataset.train), training_count(dataset, settings), seed=seed)
-    training = training if epochs is None else replace(training, epochs=epochs)
-    config = RunConfig(settings, recipes.model_config(model, task_of(dataset.train), **named_values(option)), training)
+    chosen = {
+        "model": {"layer": model},
+        "options": named_values(option),
+        "training": {"seed": seed} | ({} if epochs is None else {"epochs": epochs}),
+    }
+    config = recipes.run_config(settings, dataset.train, training_count(dataset, settings), chosen)
     folder = out or Path("runs") / f"tune-{dataset.name.replace('/', '-')}-{model}"
     folder.mkdir(parents=True, exist_ok=True)
     ranked = search(

@@ -26,7 +26,7 @@ class Encoding:
     Encoded targets are class indices ``(n,)`` or, per step, ``(n, time)``; numbers are ``(n, output_size)``, per step
     ``(n, time, output_size)``, for a forecast ``(n, horizon, channel)``, in units of ``target_scale`` around
     ``target_center``, padded with 0. A forecast of the input's own channels keeps the input's scaling, so that its
-    targets and its inputs are in the same unit.
+    targets and its inputs are in the same unit. Time spans are in units of ``median_span``, the median of training's.
 
     >>> train = SequenceSet([np.zeros((3, 1)), np.ones((2, 1))], targets=np.array(["up", "down"]))
     >>> encoding = Encoding.fit(train)
@@ -44,6 +44,7 @@ class Encoding:
     missing: Missing
     center: tuple[float, ...]
     scale: tuple[float, ...]
+    median_span: float
     classes: tuple[str, ...]
     target_center: tuple[float, ...]
     target_scale: tuple[float, ...]
@@ -90,6 +91,7 @@ class Encoding:
             missing=missing,
             center=center,
             scale=scale,
+            median_span=1.0 if train.timespans is None else float(np.median(np.concatenate(list(train.timespans)))),
             has_step_targets=task == "sequence",
             channel_names=train.channel_names,
             target_name=train.target_name,
@@ -118,6 +120,8 @@ class Encoding:
             kinds = {True: "token ids, (time,) whole numbers", False: "(time, channel) numbers"}
             raise InputError(f"expected {kinds[self.is_tokens]}, as in training, got {kinds[data.is_tokens]}.")
         batch = self._encode_tokens(data, dtype) if self.is_tokens else self._encode_channels(data, dtype)
+        if batch.timespans is not None:
+            batch = replace(batch, timespans=batch.timespans / self.median_span)
         if data.targets is None:
             return batch
         steps = batch.values.shape[1]

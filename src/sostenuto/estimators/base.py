@@ -1,27 +1,26 @@
 """What the recurrent estimators share: parameters, fitting, raw predictions, tags, and a state without modules."""
 
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import torch
 from jaxtyping import Float
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from sostenuto.checks import require
+from sostenuto.checks import check_choice, require
 from sostenuto.data.batch import as_timespans
 from sostenuto.data.dataset import Dataset, SequenceSet
 from sostenuto.data.encoding import Encoding
-from sostenuto.data.splits import split
 from sostenuto.estimators.sequences import read_sequences
 from sostenuto.estimators.settings import run_config
 from sostenuto.estimators.state import FITTED, load_estimator, pack, save_estimator, unpack
 from sostenuto.models.base import SequenceModel
 from sostenuto.training.config import RunConfig
-from sostenuto.training.data import Parts
+from sostenuto.training.data import divide
 from sostenuto.training.predict import raw_predictions
 from sostenuto.training.run import fit_parts
-from sostenuto.types import PathLike, Task
+from sostenuto.types import Missing, PathLike, Task
 
 Estimator = TypeVar("Estimator", bound="RecurrentEstimator")
 
@@ -47,13 +46,13 @@ class RecurrentEstimator(BaseEstimator):
         *,
         hidden_size=None,
         num_layers=None,
-        readout="last",
+        readout=None,
         layer_options=None,
         epochs=None,
         batch_size=None,
         learning_rate=None,
         schedule=None,
-        validation_fraction=0.0,
+        validation_fraction=None,
         patience=None,
         training_options=None,
         layout="btc",
@@ -95,14 +94,10 @@ class RecurrentEstimator(BaseEstimator):
     def _fit(
         self, given: Any, targets: Any, task: Task, timespans: Any, class_weights: torch.Tensor | None = None
     ) -> None:
-        config = run_config(self.get_params(deep=False), task, len(targets))
-        data = self._sequences(given, timespans, config, reset=True)
-        data = replace(data, targets=targets, task=task)
-        train, validation = data, None
-        if config.data.validation > 0:
-            train, validation = split(data, config.data.validation, seed=config.training.seed + 1)
+        data = replace(self._sequences(given, timespans, reset=True), targets=targets, task=task)
+        config = run_config(self.get_params(deep=False), data)
         fitted = fit_parts(
-            Parts(Dataset("array", data), train, validation, None),
+            divide(Dataset("array", data), config.data, seed=config.training.seed),
             config,
             device=str(self.device),
             class_weights=class_weights,
@@ -120,18 +115,16 @@ class RecurrentEstimator(BaseEstimator):
             "got none",
             "pass timespans= here too (a search needs scikit-learn's metadata routing for that)",
         )
-        batch = self.encoding_.encode(self._sequences(given, timespans, self.config_, reset=False))
+        batch = self.encoding_.encode(self._sequences(given, timespans, reset=False))
         where = next(self.model_.parameters()).device
         return raw_predictions(self.model_, batch, device=where)
 
-    def _sequences(self, given: Any, timespans: Any, config: RunConfig, *, reset: bool) -> SequenceSet:
-        sequences = read_sequences(
-            self,
-            given,
-            layout=config.data.layout,  # pyright: ignore[reportArgumentType]
-            allow_nan=config.data.missing != "refuse",
-            reset=reset,
-        )
+    def _sequences(self, given: Any, timespans: Any, *, reset: bool) -> SequenceSet:
+        layout, missing = self.layout, self.missing
+        if not reset:
+            layout, missing = self.config_.data.layout, self.config_.data.missing
+        check_choice("missing", missing, get_args(Missing))
+        sequences = read_sequences(self, given, layout=layout, allow_nan=missing != "refuse", reset=reset)
         spans = None if timespans is None else as_timespans(timespans, [len(sequence) for sequence in sequences])
         return SequenceSet(sequences, timespans=spans)
 

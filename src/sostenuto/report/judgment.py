@@ -35,6 +35,9 @@ def judge(result: FitResult) -> Judgment:
         return Judgment("unknown", "Not compared", f"{said}; no baseline was measured.", remarks)
     score = metric(best.metric).write(best.score)
     name = one_line(best.name)
+    if result.diverged:
+        rest = f"{said} with weights from before it; {name}, a cheap baseline, reaches {score}."
+        return Judgment("bad", "Training diverged", rest, remarks)
     if _level(result, best):
         chance = "" if best.score == result.score else ", a difference that could be chance"
         return Judgment(
@@ -107,7 +110,7 @@ def _the_baseline(best: BaselineScore) -> str:
 
 
 def _remarks(result: FitResult) -> tuple[str, ...]:
-    remarks = []
+    remarks = [f"Training diverged: {one_line(result.diverged)}"] if result.diverged else []
     if result.evaluated_on == "validation":
         chosen = ", which also chose the epoch to keep" if result.curve.best_epoch is not None else ""
         remarks.append(

@@ -17,7 +17,7 @@ from sostenuto.results import FitResult
 from sostenuto.training.config import RunConfig
 from sostenuto.training.data import Parts, divide
 from sostenuto.training.environment import environment
-from sostenuto.training.loop import Trainer
+from sostenuto.training.loop import DivergedError, Trainer
 from sostenuto.training.objective import Objective
 from sostenuto.training.predict import predictions, raw_predictions
 from sostenuto.training.probes import Probe
@@ -59,11 +59,13 @@ def fit_parts(
     class_weights: torch.Tensor | None = None,
     after_checkpoint: Callable[[], None] | None = None,
     progress: bool = True,
+    keep_diverged: bool = False,
 ) -> Fitted:
     """Encode, build and train; the weights are a function of config, data and (on CPU) nothing else.
 
     ``encoding`` is that of the training part, learned here where it is not given. ``class_weights`` (one number a
-    class, in the encoding's order) replaces what ``config`` says of them. ``after_checkpoint`` is the trainer's.
+    class, in the encoding's order) replaces what ``config`` says of them. ``after_checkpoint`` is the trainer's. A
+    training that diverges raises `DivergedError`, or with ``keep_diverged`` leaves the weights from before it.
     """
     encoding = encoding or _encoding(parts, config)
     train = encoding.encode(parts.train)
@@ -88,7 +90,12 @@ def fit_parts(
         after_checkpoint=after_checkpoint,
         progress=progress,
     )
-    reached = trainer.run()
+    try:
+        trainer.run()
+    except DivergedError:
+        if not keep_diverged:
+            raise
+    reached = trainer.state.progress
     accelerator = trainer.accelerator
     return Fitted(model, encoding, reached, objective, str(accelerator.device), accelerator.is_main_process)
 
@@ -141,7 +148,16 @@ def _trained(
     elif make_accelerator(device).is_main_process:
         write_atomically(path, config.to_toml())
     return (
-        fit_parts(parts, config, folder=folder, resume=resume, device=device, encoding=encoding, **options),
+        fit_parts(
+            parts,
+            config,
+            folder=folder,
+            resume=resume,
+            device=device,
+            encoding=encoding,
+            keep_diverged=True,
+            **options,
+        ),
         parts,
         config,
     )
@@ -185,6 +201,7 @@ def evaluate(parts: Parts, fitted: Fitted, config: RunConfig, folder: Path) -> F
         classification=classification,
         regression=regression,
         baselines=baseline_scores(encoding.encode(parts.train), data, encoding, objective),
+        diverged=fitted.progress.diverged,
         config=config.to_dict(),
         environment={**environment(fitted.device), "seed": str(config.training.seed)},
     )
