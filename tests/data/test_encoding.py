@@ -148,6 +148,18 @@ def test_timespans_are_carried() -> None:
     assert spans.tolist() == [[1.0, 2.0, 3.0], [1.0, 1.0, 0.0]]
 
 
+def test_timespans_are_in_units_of_the_median_of_training() -> None:
+    values, names = [np.zeros((3, 1)), np.ones((2, 1))], np.array(["a", "b"])
+    train = SequenceSet(values, names, timespans=[np.array([60.0, 60.0, 240.0]), np.array([60.0, 30.0])])
+    encoding = Encoding.from_dict(Encoding.fit(train).to_dict())
+    new = SequenceSet(values, timespans=[np.full(3, 120.0), np.full(2, 120.0)])
+    first, later = encoding.encode(train).timespans, encoding.encode(new).timespans
+    assert first is not None
+    assert later is not None
+    assert first.tolist() == [[1.0, 1.0, 4.0], [1.0, 0.5, 0.0]]
+    assert later.tolist() == [[2.0, 2.0, 2.0], [2.0, 2.0, 0.0]]
+
+
 # Classes
 
 

@@ -1,4 +1,4 @@
-"""From exceptions to one sentence and an exit code: 2 for what the caller can mend, 4 for divergence, 1 for the rest."""
+"""From exceptions to one sentence and an exit code: 2 for what the caller can mend, 4 for divergence, else 1."""
 
 import functools
 import sys

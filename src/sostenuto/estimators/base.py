@@ -1,7 +1,7 @@
 """What the recurrent estimators share: parameters, fitting, raw predictions, tags, and a state without modules."""
 
 from dataclasses import replace
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, cast, get_args
 
 import torch
 from jaxtyping import Float
@@ -17,10 +17,10 @@ from sostenuto.estimators.settings import run_config
 from sostenuto.estimators.state import FITTED, load_estimator, pack, save_estimator, unpack
 from sostenuto.models.base import SequenceModel
 from sostenuto.training.config import RunConfig
-from sostenuto.training.data import divide
+from sostenuto.training.data import Parts, hold_out
 from sostenuto.training.predict import raw_predictions
 from sostenuto.training.run import fit_parts
-from sostenuto.types import Missing, PathLike, Task
+from sostenuto.types import Layout, Missing, PathLike, Task
 
 Estimator = TypeVar("Estimator", bound="RecurrentEstimator")
 
@@ -96,8 +96,9 @@ class RecurrentEstimator(BaseEstimator):
     ) -> None:
         data = replace(self._sequences(given, timespans, reset=True), targets=targets, task=task)
         config = run_config(self.get_params(deep=False), data)
+        train, validation = hold_out(data, config.data, seed=config.training.seed)
         fitted = fit_parts(
-            divide(Dataset("array", data), config.data, seed=config.training.seed),
+            Parts(Dataset("array", data), train, validation, None),
             config,
             device=str(self.device),
             class_weights=class_weights,
@@ -120,9 +121,10 @@ class RecurrentEstimator(BaseEstimator):
         return raw_predictions(self.model_, batch, device=where)
 
     def _sequences(self, given: Any, timespans: Any, *, reset: bool) -> SequenceSet:
-        layout, missing = self.layout, self.missing
+        layout, missing = cast(Any, self.layout), self.missing
         if not reset:
-            layout, missing = self.config_.data.layout, self.config_.data.missing
+            layout, missing = cast(Any, self.config_.data.layout), self.config_.data.missing
+        check_choice("layout", layout, get_args(Layout))
         check_choice("missing", missing, get_args(Missing))
         sequences = read_sequences(self, given, layout=layout, allow_nan=missing != "refuse", reset=reset)
         spans = None if timespans is None else as_timespans(timespans, [len(sequence) for sequence in sequences])

@@ -6,8 +6,9 @@ from torch import Tensor
 
 from sostenuto.nn.unicornn import UnICORNN
 
-MARGIN = 0.9
-"""Share of the limit that is used: at the limit itself the amplitude of a bounded oscillation has no bound."""
+MARGIN = 0.4
+"""Share of the limit that is used. Uneven steps amplify an oscillation even inside the limit: with exponential gaps by
+10²² in 1000 steps at a share of 0.9, by at most 5 at 0.4."""
 
 
 @torch.no_grad()
@@ -20,7 +21,7 @@ def longest_stable_span(layer: UnICORNN) -> Float[Tensor, ""]:
     >>> layer = UnICORNN(1, 4, step_size=0.5, stiffness=3.0)
     >>> _ = torch.nn.init.zeros_(layer.time_scale_l0), torch.nn.init.ones_(layer.weight_hh_l0)
     >>> round(longest_stable_span(layer).item(), 6)
-    3.6
+    1.6
     """
     spans = []
     for index in range(layer.num_layers):

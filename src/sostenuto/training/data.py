@@ -87,15 +87,21 @@ def divide(dataset: Dataset, config: DataConfig, *, seed: int = 0) -> Parts:
     method = cast(Any, config.split)
     if test is None and config.test_fraction > 0:
         train, test = split(train, config.test_fraction, method=method, seed=seed)
-    if validation is None and config.validation > 0 and len(train) > 2:
-        train, validation = split(train, config.validation, method=method, seed=seed + 1)
+    if validation is None:
+        train, validation = hold_out(train, config, seed=seed)
     cure = "bring more data, or a test file of its own"
     require(len(train) >= 2, "expected at least 2 training sequences beside the test part", f"got {len(train)}", cure)
-    if validation is not None and len(validation) == 0:
-        validation = None
     if test is not None and len(test) == 0:
         test = None
     return Parts(dataset, train, validation, test)
+
+
+def hold_out(train: SequenceSet, config: DataConfig, *, seed: int = 0) -> tuple[SequenceSet, SequenceSet | None]:
+    """Draw a validation part from the training part: None where none is wanted, or two sequences are all there are."""
+    if config.validation == 0 or len(train) <= 2:
+        return train, None
+    train, validation = split(train, config.validation, method=cast(Any, config.split), seed=seed + 1)
+    return train, validation if len(validation) else None
 
 
 def _open_files(config: DataConfig) -> Dataset:
