@@ -315,3 +315,27 @@ def test_warnings_are_one_line_on_the_side(waves):
     assert result.exit_code == 0
     assert result.stderr.startswith("sostenuto: warning: dropout acts between layers")
     json.loads(result.stdout)
+
+
+def test_a_0_1_target_at_every_step_is_classified_and_its_rare_class_told(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    rows = ["s,x,y"] + [
+        f"{series},{rng.normal()},{int(rng.uniform() < 0.08)}" for series in range(20) for _ in range(30)
+    ]
+    (tmp_path / "anomalies.csv").write_text("\n".join(rows))
+    columns = ("--series", "s", "--target", "y", *TINY)
+    done = call("fit", "anomalies.csv", *columns, "--task", "sequence", "--out", "classes")
+    assert done.exit_code == 0, done.output
+    assert "balanced accuracy" in done.output
+    assert "recall of 1" in done.output
+    stored = json.loads((tmp_path / "classes" / "result.json").read_text())
+    assert stored["data"]["classes"] == ["0", "1"]
+    assert stored["baselines"][0]["name"] == "most common class"
+    page = (tmp_path / "classes" / "report.html").read_text()
+    assert "balanced accuracy" in page
+    assert "most common class" in page
+    assert "of class &#39;1&#39; found" in page
+    assert call("fit", "anomalies.csv", *columns, "--task", "step-regression", "--out", "numbers").exit_code == 0
+    assert json.loads((tmp_path / "numbers" / "result.json").read_text())["metric"] == "rmse"
+    assert call("predict", "classes", "anomalies.csv", "--quiet", "--device", "cpu").exit_code == 0

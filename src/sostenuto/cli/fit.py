@@ -261,6 +261,7 @@ def _summary(result: "FitResult", report: Path) -> dict[str, Any]:
         "data": result.data.name,
         "checksum": result.data.checksum,
         "best_epoch": result.curve.best_epoch,
+        "balanced_accuracy": result.classification.balanced_accuracy if result.classification else None,
         "diverged": result.diverged,
         "baselines": baselines,
         "report": str(report),
@@ -273,11 +274,22 @@ def _table(result: "FitResult", report: Path) -> str:
         ("data", f"{data.name}: {data.num_train} + {data.num_validation} + {data.num_test} sequences"),
         ("model", f"{result.model}, {result.num_parameters:,} parameters"),
         (f"{result.evaluated_on} {result.metric}", f"{result.score:.4f}"),
+        *_class_rows(result),
         *((f"  {baseline.name}", f"{baseline.score:.4f}") for baseline in result.baselines),
         ("training", f"{_epochs(result)}{result.seconds:.1f} s"),
         ("report", report),
     ]
     return table(rows)
+
+
+def _class_rows(result: "FitResult") -> list[tuple[str, object]]:
+    """Show what accuracy hides: the mean over classes, and how many of the rare ones were found."""
+    from sostenuto.report.judgment import found_words, rare_classes
+
+    if result.classification is None:
+        return []
+    rare = [(f"  recall of {one.name}", f"{one.recall:.4f} ({found_words(one)})") for one in rare_classes(result)[:2]]
+    return [("  balanced accuracy", f"{result.classification.balanced_accuracy:.4f}"), *rare]
 
 
 def _epochs(result: "FitResult") -> str:

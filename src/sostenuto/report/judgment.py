@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from sostenuto.report.metrics import metric
 from sostenuto.report.numbers import count, counted
 from sostenuto.report.section import Outcome
-from sostenuto.report.text import one_line
-from sostenuto.results import BaselineScore, DataPart, FitResult
+from sostenuto.report.text import one_line, shorten
+from sostenuto.results import BaselineScore, ClassScore, DataPart, FitResult
 
 _CHANCE = 1.96
 """Standard errors within which a difference of two shares could be chance."""
@@ -85,12 +85,40 @@ def _score_sentence(result: FitResult) -> str:
         )
     if result.metric == "accuracy":
         verb = "is" if evaluated_count(result) == 1 else "are"
-        return f"{score} of {things} {verb} classified correctly"
+        return f"{score} of {things} {verb} classified correctly{_rare_words(result)}"
     if result.metric in {"rmse", "mae"} and result.regression is not None:
         target = one_line(result.regression.target_name)
         unit = f" of {target}" if target else ""
         return f"Predictions{unit} on {things} are typically off by {score} ({kind.label})"
     return f"The model reaches a {kind.label} of {score} on {things}"
+
+
+def rare_classes(result: FitResult) -> list[ClassScore]:
+    """List the classes of the scored part that have less than half an even share of it, the rarest first."""
+    scores = result.classification
+    if scores is None:
+        return []
+    present = [one for one in scores.per_class if one.support]
+    rare = [one for one in present if 2 * one.support * len(present) < scores.count]
+    return sorted(rare, key=lambda one: one.support)
+
+
+def found_words(one: ClassScore) -> str:
+    """Say how many members of a class were found.
+
+    >>> found_words(ClassScore("b", precision=0.0, recall=0.25, f1=0.0, support=8))
+    '2 of 8'
+    """
+    return f"{count(round(one.recall * one.support))} of {count(one.support)}"
+
+
+def _rare_words(result: FitResult) -> str:
+    rare = rare_classes(result)
+    if not rare:
+        return ""
+    told = [f"{found_words(one)} of class {shorten(one.name, 40)!r}" for one in rare[:2]]
+    more = f" (and {count(len(rare) - 2)} more rare classes)" if len(rare) > 2 else ""
+    return f", with {' and '.join(told)} found{more}"
 
 
 def _level(result: FitResult, best: BaselineScore) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -12,10 +12,16 @@ from sostenuto.data import files, registry, tasks
 from sostenuto.data.dataset import Dataset, SequenceSet
 from sostenuto.data.encoding import check_learnable
 from sostenuto.data.splits import split
+from sostenuto.data.targets import as_step_targets
 from sostenuto.results import DataPart
 from sostenuto.training.batches import BatchTransform
 from sostenuto.training.config import DataConfig
 from sostenuto.types import PathLike
+
+_STEP_KINDS: dict[str, Literal["classes", "numbers"]] = {
+    "step-classification": "classes",
+    "step-regression": "numbers",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +38,25 @@ class Parts:
         if self.test is not None:
             return "test", self.test
         return ("train", self.train) if self.validation is None else ("validation", self.validation)
+
+    def seen(self) -> SequenceSet:
+        """Give all that a model sees before it is scored: the validation part too, where a test part scores."""
+        if self.test is None or self.validation is None:
+            return self.train
+        parts = (self.train, self.validation)
+        targets: list[Any] = [part.targets for part in parts]
+        stepwise = isinstance(targets[0], list)
+        spans = None
+        if self.train.timespans is not None:
+            spans = [span for part in parts for span in cast(Any, part.timespans)]
+        return SequenceSet(
+            [sequence for part in parts for sequence in part.sequences],
+            [*targets[0], *targets[1]] if stepwise else np.concatenate(targets),
+            self.train.task,
+            timespans=spans,
+            channel_names=self.train.channel_names,
+            target_name=self.train.target_name,
+        )
 
 
 def open_dataset(config: DataConfig, *, data_dir: PathLike | None = None, seed: int = 0) -> Dataset:
@@ -67,10 +92,12 @@ def absolute(config: DataConfig) -> DataConfig:
 
 def read_file(config: DataConfig, path: PathLike, *, labelled: bool = True) -> dict[str, SequenceSet]:
     """Read the parts of a file with the options of ``config``."""
-    given: dict[str, Any] = {
-        name: getattr(config, name) or None for name in ("task", "target", "series", "time", "group")
-    }
-    return files.read_parts(path, layout=cast(Any, config.layout), labelled=labelled, **given)
+    given: dict[str, Any] = {name: getattr(config, name) or None for name in ("target", "series", "time", "group")}
+    given["task"] = "sequence" if config.task in _STEP_KINDS else config.task or None
+    parts = files.read_parts(path, layout=cast(Any, config.layout), labelled=labelled, **given)
+    if config.task in _STEP_KINDS:
+        parts = {name: as_step_targets(part, _STEP_KINDS[config.task]) for name, part in parts.items()}
+    return parts
 
 
 def training_count(dataset: Dataset, config: DataConfig) -> int:
@@ -108,7 +135,7 @@ def _open_files(config: DataConfig) -> Dataset:
     parts = read_file(config, config.source)
     train, test = parts["train"], parts.get("test")
     if config.test:
-        tested = replace(config, task=train.task or config.task)
+        tested = replace(config, task=config.task or train.task or "")
         test = read_file(tested, config.test)["train"]
         channels, got = train.num_channels, test.num_channels
         cure = "both files must hold the same channels in the same layout"

@@ -177,7 +177,8 @@ def _check_same(stored: RunConfig, given: RunConfig, folder: Path) -> None:
 def evaluate(parts: Parts, fitted: Fitted, config: RunConfig, folder: Path) -> FitResult:
     """Score the model on the test part (or what there is instead), and the cheap methods beside it.
 
-    The cheap methods see the sequences as they are before a batch transform such as noise padding.
+    The cheap methods are fitted on all that the model saw, the validation part too where the test part scores. They see
+    the sequences as they are before a batch transform such as noise padding.
     """
     encoding, objective = fitted.encoding, fitted.objective
     name, chosen = parts.held_out()
@@ -200,7 +201,7 @@ def evaluate(parts: Parts, fitted: Fitted, config: RunConfig, folder: Path) -> F
         curve=learning_curve(fitted.progress, objective.metric),
         classification=classification,
         regression=regression,
-        baselines=baseline_scores(encoding.encode(parts.train), data, encoding, objective),
+        baselines=baseline_scores(encoding.encode(parts.seen()), data, encoding, objective),
         diverged=fitted.progress.diverged,
         config=config.to_dict(),
         environment={**environment(fitted.device), "seed": str(config.training.seed)},

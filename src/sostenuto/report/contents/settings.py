@@ -94,7 +94,8 @@ def _measured(result: FitResult) -> str:
     if kind.meaning:
         sentences.append(f"The metric is {kind.label}: {kind.meaning}.")
     if result.baselines:
-        sentences.append("Baselines saw the same training part and were scored on the same cases.")
+        both = " (training and validation part)" if result.evaluated_on == "test" and data.num_validation else ""
+        sentences.append(f"Baselines were fitted on all that the model saw{both} and scored on the same cases.")
     if data.checksum.strip():
         sentences.append(f"The training data has the checksum {one_line(data.checksum)}.")
     return " ".join(sentences)
