@@ -105,7 +105,7 @@ def test_words_decide_the_class_of_a_text() -> None:
     train, test, encoding = encoded(data, data.take(np.arange(40)), vocabulary_size=5000)
     done = baseline_predictions(train, test, encoding)
     assert [one.name for one in done] == ["most common class", "ridge on token counts"]
-    assert torch.equal(done[0].predictions, torch.from_numpy(kinds[:40]))
+    assert torch.equal(done[1].predictions, torch.from_numpy(kinds[:40]))
 
 
 def test_a_step_target_of_recent_values_is_recovered() -> None:
@@ -131,7 +131,7 @@ def test_step_classes_are_answered_with_classes(monkeypatch: pytest.MonkeyPatch)
         train, test, encoding = encoded(data.train, data.test)
         done = baseline_predictions(train, test, encoding)
         assert [one.name for one in done] == ["most common class", "ridge on recent values"]
-        answer = done[0].predictions
+        answer = done[1].predictions
         assert answer.dtype == torch.int64
         assert answer.shape == (10, 12)
         # Blank until the signal: that much is seen without memory.
@@ -188,7 +188,7 @@ def test_too_much_work_for_nearest_neighbor_is_cut_and_said(monkeypatch: pytest.
     train, test, encoding = encoded(corners(0), corners(1))
     done = baseline_predictions(train, test, encoding)
     assert [one.name for one in done] == ["most common class", "1-nearest neighbor", "ridge on summary features"]
-    assert done[0].description == "Euclidean distance, 15 of 60 training sequences"
+    assert done[1].description == "Euclidean distance, 15 of 60 training sequences"
 
 
 def test_missing_targets_are_refused() -> None:
