@@ -3,9 +3,11 @@
 import json
 import math
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 Numbers = tuple[float, ...]
+DataPart = Literal["train", "validation", "test"]
+"""The parts of a data set, by the names that results, pages and files give them."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,10 @@ class KernelSummary(Record):
 
 @dataclass(frozen=True)
 class FitResult(Record):
-    """Everything a training run has to say; the report is made from it alone."""
+    """Everything a training run has to say; the report is made from it alone.
+
+    ``diverged`` says why training was given up, and is empty where it was not.
+    """
 
     run: str
     model: str
@@ -159,13 +164,14 @@ class FitResult(Record):
     metric: str
     score: float
     higher_is_better: bool
-    evaluated_on: str
+    evaluated_on: DataPart
     seconds: float
     data: DataSummary
     curve: LearningCurve
     classification: ClassificationScores | None = None
     regression: RegressionScores | None = None
     baselines: tuple[BaselineScore, ...] = ()
+    diverged: str = ""
     config: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
 

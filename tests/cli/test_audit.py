@@ -28,14 +28,30 @@ def test_a_run_is_audited_on_its_own_test_part(run):
     assert json.loads((run / "audit.json").read_text())["noise"]["count"] == 128
 
 
-def test_a_fit_puts_its_audit_on_its_page(tmp_path):
-    folder = tmp_path / "run"
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    """Run what ``make demo`` runs, with a smaller layer and one epoch."""
+    folder = tmp_path_factory.mktemp("demo") / "run"
     done = CliRunner().invoke(app, ["fit", *SMALL, "-o", "hidden_size=4", "--audit", "quick", "--out", str(folder)])
     assert done.exit_code == 0, done.output
-    page = (folder / "report.html").read_text()
+    return folder
+
+
+def test_a_fit_puts_its_audit_on_its_page(demo):
+    page = (demo / "report.html").read_text()
     assert "How long does it remember?" in page
     assert "Does the model earn its keep?" in page
-    assert json.loads((folder / "audit.json").read_text())["budget"] == "quick"
+    assert json.loads((demo / "audit.json").read_text())["budget"] == "quick"
+
+
+def test_the_demos_audit_refuses_nothing_that_applies_to_its_model(demo):
+    found = json.loads((demo / "audit.json").read_text())
+    assert {name: why for name, why in found["refused"].items() if not why.startswith("not applicable")} == {}
+    assert found["gradients"]["verdict"] in ("healthy", "vanishing", "exploding")
+    assert "Not measured" not in (demo / "report.html").read_text()
+
+
+def test_an_unknown_budget_of_an_audit_is_refused(tmp_path):
     refused = CliRunner().invoke(app, ["fit", *SMALL, "--audit", "huge", "--out", str(tmp_path / "other")])
     assert refused.exit_code == 2
     assert "expected audit to be one of 'quick', 'full', got 'huge'" in refused.output

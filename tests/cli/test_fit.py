@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from sostenuto.training.config import RunConfig
+from sostenuto.training.run_folder import load_model
 from tests.cli.small import TINY, call, said, write_waves
 
 FILES = {
@@ -246,12 +247,48 @@ def test_damaged_checkpoints_end_in_exit_code_1(waves, tmp_path):
     assert "No other checkpoint is whole" in said(result)
 
 
-def test_a_loss_that_explodes_ends_in_exit_code_1(waves):
+def test_a_loss_that_explodes_ends_in_exit_code_4_with_weights_from_before(waves, tmp_path):
     settings = ("optimizer=sgd", "gradient_clip=0", "schedule=constant", "learning_rate=1e38", "epochs=6")
     options = [part for setting in settings for part in ("--set", f"training.{setting}")]
     result = call("fit", waves, *TINY, *options, "--out", "run")
-    assert result.exit_code == 1
-    assert "expected a finite loss" in said(result)
+    assert result.exit_code == 4
+    assert "training diverged, and the weights from before it were kept: expected" in result.stderr
+    weights = load_model(tmp_path / "run" / "model.safetensors").model.state_dict()
+    assert all(bool(weight.isfinite().all()) for weight in weights.values())
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "Training diverged" in page
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["diverged"].startswith("expected finite")
+    again = call("fit", "--resume", "run", "--quiet", "--device", "cpu")
+    assert again.exit_code == 4
+
+
+def test_a_config_of_one_key_takes_all_else_from_the_recipe(waves, tmp_path):
+    (tmp_path / "one.toml").write_text("[training]\nepochs = 1\n")
+    assert call("fit", waves, "--config", "one.toml", "--quiet", "--device", "cpu", "--out", "one").exit_code == 0
+    assert call("fit", waves, "--epochs", "1", "--quiet", "--device", "cpu", "--out", "two").exit_code == 0
+    assert (tmp_path / "one" / "config.toml").read_text() == (tmp_path / "two" / "config.toml").read_text()
+    (tmp_path / "layer.toml").write_text('[model]\nlayer = "gru"\n[model.options]\nnum_layers = 2\n')
+    done = call("fit", waves, "--config", "layer.toml", "--epochs", "1", "--quiet", "--device", "cpu", "--out", "three")
+    assert done.exit_code == 0, done.output
+    assert RunConfig.load(tmp_path / "three" / "config.toml").model.options == {"hidden_size": 64, "num_layers": 2}
+
+
+def test_irregular_times_do_not_make_the_default_model_diverge(tmp_path, monkeypatch):
+    """Exponential gaps: the loss rose to 6e10 before spans were kept inside the stability limit."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    rows = ["series,t,x,label"]
+    for series in range(40):
+        times = 1000 * rng.exponential(size=60).cumsum()
+        wave = np.sin(times / 1000 * (0.2 + 0.3 * (series % 2)) + rng.uniform(0, 6))
+        rows += [f"{series},{time},{value},c{series % 2}" for time, value in zip(times, wave, strict=True)]
+    (tmp_path / "uneven.csv").write_text("\n".join(rows))
+    columns = ("--series", "series", "--time", "t", "--target", "label")
+    done = call("fit", "uneven.csv", *columns, "--epochs", "15", "--quiet", "--device", "cpu", "--out", "run")
+    assert done.exit_code == 0, done.output
+    losses = [json.loads(line)["train_loss"] for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert max(losses) < 20
+    assert losses[-1] < losses[0]
 
 
 def test_too_little_data_is_refused_before_training(tmp_path):
@@ -278,3 +315,27 @@ def test_warnings_are_one_line_on_the_side(waves):
     assert result.exit_code == 0
     assert result.stderr.startswith("sostenuto: warning: dropout acts between layers")
     json.loads(result.stdout)
+
+
+def test_a_0_1_target_at_every_step_is_classified_and_its_rare_class_told(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    rows = ["s,x,y"] + [
+        f"{series},{rng.normal()},{int(rng.uniform() < 0.08)}" for series in range(20) for _ in range(30)
+    ]
+    (tmp_path / "anomalies.csv").write_text("\n".join(rows))
+    columns = ("--series", "s", "--target", "y", *TINY)
+    done = call("fit", "anomalies.csv", *columns, "--task", "sequence", "--out", "classes")
+    assert done.exit_code == 0, done.output
+    assert "balanced accuracy" in done.output
+    assert "recall of 1" in done.output
+    stored = json.loads((tmp_path / "classes" / "result.json").read_text())
+    assert stored["data"]["classes"] == ["0", "1"]
+    assert stored["baselines"][0]["name"] == "most common class"
+    page = (tmp_path / "classes" / "report.html").read_text()
+    assert "balanced accuracy" in page
+    assert "most common class" in page
+    assert "of class &#39;1&#39; found" in page
+    assert call("fit", "anomalies.csv", *columns, "--task", "step-regression", "--out", "numbers").exit_code == 0
+    assert json.loads((tmp_path / "numbers" / "result.json").read_text())["metric"] == "rmse"
+    assert call("predict", "classes", "anomalies.csv", "--quiet", "--device", "cpu").exit_code == 0

@@ -14,7 +14,7 @@ from sostenuto.checks import InputError
 from sostenuto.data.dataset import SequenceSet
 from sostenuto.data.encoding import Encoding, check_learnable
 from sostenuto.data.scaling import channel_scale
-from sostenuto.data.targets import sort_classes, task_of
+from sostenuto.data.targets import as_step_targets, has_classes, sort_classes, task_of
 
 
 def ragged(seed: int = 0, count: int = 8, channels: int = 2) -> list[np.ndarray]:
@@ -146,6 +146,18 @@ def test_timespans_are_carried() -> None:
     spans = Encoding.fit(train).encode(train).timespans
     assert spans is not None
     assert spans.tolist() == [[1.0, 2.0, 3.0], [1.0, 1.0, 0.0]]
+
+
+def test_timespans_are_in_units_of_the_median_of_training() -> None:
+    values, names = [np.zeros((3, 1)), np.ones((2, 1))], np.array(["a", "b"])
+    train = SequenceSet(values, names, timespans=[np.array([60.0, 60.0, 240.0]), np.array([60.0, 30.0])])
+    encoding = Encoding.from_dict(Encoding.fit(train).to_dict())
+    new = SequenceSet(values, timespans=[np.full(3, 120.0), np.full(2, 120.0)])
+    first, later = encoding.encode(train).timespans, encoding.encode(new).timespans
+    assert first is not None
+    assert later is not None
+    assert first.tolist() == [[1.0, 1.0, 4.0], [1.0, 0.5, 0.0]]
+    assert later.tolist() == [[2.0, 2.0, 2.0], [2.0, 2.0, 0.0]]
 
 
 # Classes
@@ -392,3 +404,33 @@ def test_nothing_to_fit_or_encode_is_refused() -> None:
         Encoding.fit(SequenceSet([], np.array([]), "regression"))
     with pytest.raises(InputError, match="expected at least one sequence"):
         Encoding.fit(regression()).encode(SequenceSet([]))
+
+
+# Step targets
+
+
+@pytest.mark.parametrize(
+    ("rows", "classes"),
+    [
+        ([np.array([0, 1, 0])], True),
+        ([np.array([False, True, False])], True),
+        ([np.array([[0], [1], [0]])], True),
+        ([np.array([0.0, 1.0, 0.0])], False),
+        ([np.array([[0, 1], [1, 0], [0, 0]])], False),
+        ([np.array(["a", "b", "a"])], True),
+        ([np.arange(10), np.arange(10, 20)], True),
+        ([np.arange(10), np.arange(11, 22)], False),
+    ],
+    ids=lambda case: str(len(case)) if isinstance(case, list) else str(case),
+)
+def test_a_few_whole_numbers_at_every_step_are_classes(rows, classes) -> None:
+    data = SequenceSet([np.zeros((len(row), 1)) for row in rows], rows)
+    assert has_classes(data) == classes
+
+
+def test_the_caller_says_what_step_targets_are() -> None:
+    data = SequenceSet([np.zeros((3, 1))], [np.array([0, 1, 0])], "sequence")
+    assert not has_classes(as_step_targets(data, "numbers"))
+    many = SequenceSet([np.zeros((30, 1))], [np.arange(30)], "sequence")
+    assert not has_classes(many)
+    assert has_classes(as_step_targets(many, "classes"))

@@ -5,11 +5,15 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from typer.testing import CliRunner
 
 import sostenuto
 from sostenuto.checks import InputError
+from sostenuto.cli import app
 from sostenuto.estimators import RecurrentClassifier, RecurrentRegressor
+from sostenuto.training.config import RunConfig
 from sostenuto.training.recipes import model_config, training_config
+from sostenuto.training.run_folder import load_model
 
 PLAIN = {"label_smoothing": 0.0, "input_noise": 0.0, "weight_decay": 0.0}
 TINY = {
@@ -225,7 +229,10 @@ class TestRefusal:
             ({"epochs": 2.5}, "expected training.epochs to be a whole number, got 2.5"),
             ({"layout": "tbc"}, "expected layout to be one of"),
             ({"validation_fraction": 1.0}, "expected validation_fraction to be a number of at least 0 and below 1"),
-            ({"patience": 3}, "expected validation_fraction above 0 together with patience"),
+            (
+                {"patience": 3, "validation_fraction": 0.0},
+                "expected validation_fraction above 0 together with patience",
+            ),
             ({"layer_options": {"hidden_size": 3}}, "expected every option once, layer_options without hidden_size"),
             ({"layer_options": {"beta": 3}}, "expected options of the layer 'unicornn'"),
             ({"layer_options": {"dtype": torch.float64}}, "expected layer_options to be made of numbers, text"),
@@ -287,8 +294,26 @@ class TestRandomness:
 )
 def test_recipes_fill_in_what_is_none(kind, task):
     learned = kind(epochs=1, hidden_size=np.int64(5), num_layers=1, random_state=3).fit(np.eye(4), [0, 1, 0, 1])
-    assert learned.config_.model == model_config("unicornn", hidden_size=5, num_layers=1)
-    assert learned.config_.training == training_config("unicornn", task, 4, epochs=1, seed=3)
+    assert learned.config_.model == model_config("unicornn", task, hidden_size=5, num_layers=1)
+    assert learned.config_.training == training_config("unicornn", task, 3, epochs=1, seed=3)
+
+
+def test_python_and_the_command_line_have_the_same_defaults(tmp_path):
+    """The same sequences, once as a file of training series with a test file, once as an array."""
+    values = np.random.default_rng(0).normal(size=(40, 12, 1))
+    names = np.array(["a", "b"] * 20)
+    for part in ("train", "test"):
+        np.savez(tmp_path / f"{part}.npz", X=values, y=names)
+    options = ["--epochs", "1", "--hidden-size", "4", "--quiet", "--device", "cpu", "--out", str(tmp_path / "run")]
+    done = CliRunner().invoke(app, ["fit", str(tmp_path / "train.npz"), "--test", str(tmp_path / "test.npz"), *options])
+    assert done.exit_code == 0, done.output
+    stored = load_model(tmp_path / "run" / "model.safetensors")
+    config = RunConfig.load(tmp_path / "run" / "config.toml")
+    learned = RecurrentClassifier(epochs=1, hidden_size=4, device="cpu", random_state=0).fit(values, names)
+    assert (learned.config_.model, learned.config_.training) == (config.model, config.training)
+    assert learned.config_.data.validation == config.data.validation
+    for name, weight in learned.model_.state_dict().items():
+        assert torch.equal(weight, stored.model.state_dict()[name]), name
     assert clone(learned).get_params()["learning_rate"] is None
 
 

@@ -150,11 +150,20 @@ def test_missing_data_is_a_verdict_with_a_cure(write_toy, tmp_path):
 
 
 @pytest.mark.usefixtures("no_data")
-def test_a_stand_in_is_marked(write_toy, tmp_path):
+def test_a_stand_in_is_marked_and_nothing_is_judged_on_it(write_toy, tmp_path):
     result = toy(write_toy(RUN, NEEDY), tmp_path / "out", protocol="quick")
-    assert result.verdict == "data missing"
+    assert result.verdict == "stand-in data"
+    assert [one.verdict for one in result.numbers] == ["stand-in data"] * 2
     assert result.numbers[0].value == 1.0
-    assert "stand-in: ucr/GunPoint" in result.notes[0]
+    assert "stand-in data: ucr/GunPoint was not read" in result.notes[0]
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "speaks neither for nor against the paper" in page
+    assert "was seen" not in page
+
+
+def test_data_on_the_machine_that_were_not_read_prove_nothing(write_toy, tmp_path):
+    config = CONFIG.replace("needs_data = []", 'needs_data = ["digits"]')
+    assert toy(write_toy(RUN, config), tmp_path / "out").verdict == "stand-in data"
 
 
 def test_a_data_set_leaves_its_checksum(write_toy, tmp_path):

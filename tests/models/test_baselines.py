@@ -104,8 +104,8 @@ def test_words_decide_the_class_of_a_text() -> None:
     data = SequenceSet(rows, kinds.astype(str), "classification")
     train, test, encoding = encoded(data, data.take(np.arange(40)), vocabulary_size=5000)
     done = baseline_predictions(train, test, encoding)
-    assert [one.name for one in done] == ["ridge on token counts"]
-    assert torch.equal(done[0].predictions, torch.from_numpy(kinds[:40]))
+    assert [one.name for one in done] == ["most common class", "ridge on token counts"]
+    assert torch.equal(done[1].predictions, torch.from_numpy(kinds[:40]))
 
 
 def test_a_step_target_of_recent_values_is_recovered() -> None:
@@ -130,8 +130,8 @@ def test_step_classes_are_answered_with_classes(monkeypatch: pytest.MonkeyPatch)
         assert data.test is not None
         train, test, encoding = encoded(data.train, data.test)
         done = baseline_predictions(train, test, encoding)
-        assert [one.name for one in done] == ["ridge on recent values"]
-        answer = done[0].predictions
+        assert [one.name for one in done] == ["most common class", "ridge on recent values"]
+        answer = done[1].predictions
         assert answer.dtype == torch.int64
         assert answer.shape == (10, 12)
         # Blank until the signal: that much is seen without memory.
@@ -187,8 +187,8 @@ def test_too_much_work_for_nearest_neighbor_is_cut_and_said(monkeypatch: pytest.
     monkeypatch.setattr(baselines, "_MOST_OPERATIONS", 60 * 60 * 24 / 4)
     train, test, encoding = encoded(corners(0), corners(1))
     done = baseline_predictions(train, test, encoding)
-    assert [one.name for one in done] == ["1-nearest neighbor", "ridge on summary features"]
-    assert done[0].description == "Euclidean distance, 15 of 60 training sequences"
+    assert [one.name for one in done] == ["most common class", "1-nearest neighbor", "ridge on summary features"]
+    assert done[1].description == "Euclidean distance, 15 of 60 training sequences"
 
 
 def test_missing_targets_are_refused() -> None:

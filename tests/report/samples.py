@@ -248,7 +248,7 @@ def hostile() -> FitResult:
         model=ATTACK,
         metric=ATTACK,
         score=nan,
-        evaluated_on=ATTACK,
+        evaluated_on="validation",
         seconds=nan,
         data=data,
         curve=LearningCurve(ATTACK, (1,), (nan,), (), (), (), 1),

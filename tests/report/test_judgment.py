@@ -1,9 +1,11 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from sostenuto.report.judgment import best_baseline, judge
+from sostenuto.report.contents.headline import headline
+from sostenuto.report.judgment import best_baseline, judge, rare_classes
 from sostenuto.results import BaselineScore, FitResult
 from tests.report import samples
 
@@ -73,6 +75,26 @@ def test_no_finite_score_is_a_failure() -> None:
 @pytest.mark.parametrize(("part", "words"), [("validation", "no test part"), ("train", "nothing about new data")])
 def test_a_score_not_from_a_test_part_carries_a_warning(part: str, words: str) -> None:
     assert any(words in remark for remark in judge(replace(samples.digits(), evaluated_on=part)).remarks)
+
+
+def test_rare_classes_that_are_not_found_are_in_the_first_sentence_and_the_headline() -> None:
+    scores = samples.scored(("normal", "anomaly"), np.array([[974, 0], [87, 0]]))
+    result = replace(samples.digits(), classification=scores, score=scores.accuracy)
+    assert [one.name for one in rare_classes(result)] == ["anomaly"]
+    assert "91.8\u202f% of 1061 test sequences are classified correctly, with 0 of 87 of class 'anomaly' found" in (
+        judge(result).sentence.replace(",061", "061").replace("1\u202f061", "1061")
+    )
+    cards = {card.label: card for card in headline(result).cards}
+    assert cards["recall of anomaly"].note == "0 of 87 found; a rare class"
+    assert cards["balanced accuracy"].value == "50.0\u202f%"
+    assert cards["most common class"].value == "91.8\u202f%"
+    assert rare_classes(samples.digits()) == []
+
+
+def test_a_diverged_training_is_named_first() -> None:
+    judgment = judge(replace(samples.digits(), diverged="expected finite weights, got NaN in epoch 2."))
+    assert (judgment.outcome, judgment.label) == ("bad", "Training diverged")
+    assert judgment.remarks[0] == "Training diverged: expected finite weights, got NaN in epoch 2."
 
 
 def test_a_negative_r2_and_a_small_sample_are_pointed_out() -> None:

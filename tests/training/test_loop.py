@@ -201,6 +201,25 @@ def test_a_loss_that_is_not_finite_is_an_error():
         make_trainer(config, objective=NUMBERS).run()
 
 
+def test_a_training_that_diverges_keeps_the_best_weights_from_before():
+    config = settings(optimizer="sgd", learning_rate=1e30, schedule="step", step_epochs=(1,), gradient_clip=0.0)
+    trainer = make_trainer(config, objective=NUMBERS)
+    with pytest.raises(DivergedError) as caught:
+        trainer.run()
+    assert trainer.state.progress.diverged == str(caught.value)
+    assert all(bool(weight.isfinite().all()) for weight in trainer.plain_model.state_dict().values())
+
+
+def test_a_loss_that_grows_without_end_is_divergence():
+    trainer = make_trainer(settings(), objective=NUMBERS)
+    trainer.state.progress.history.append({"train_loss": 3.0})
+    with pytest.raises(DivergedError, match="expected a loss that falls, or stays below 10000, got 2e"):
+        trainer._check_convergence(2e4)
+    trainer._check_convergence(9e3)
+    trainer.state.progress.history[-1] = {"train_loss": 5e4}
+    trainer._check_convergence(4e4)
+
+
 def test_the_log_is_strict_json_with_the_numbers_of_probes(tmp_path):
     (tmp_path / "metrics.jsonl").write_text('{"epoch": 99}\n')
     trainer = make_trainer(settings(), tmp_path, probes={"norms": weight_norms, "odd": lambda *_: {"x": math.nan}})

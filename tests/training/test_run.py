@@ -14,7 +14,9 @@ import torch
 from sostenuto.checks import FileFormatError, InputError
 from sostenuto.data.dataset import Dataset, SequenceSet
 from sostenuto.data.tasks import forecast, generate
+from sostenuto.report.judgment import judge
 from sostenuto.results import FitResult
+from sostenuto.training import summary
 from sostenuto.training.checkpoint import CheckpointError
 from sostenuto.training.config import DataConfig, ModelConfig, RunConfig, TrainingConfig
 from sostenuto.training.data import divide
@@ -205,9 +207,31 @@ def test_without_a_test_part_one_is_drawn_and_without_any_the_training_part_is_s
     result = fit(dataset, tmp_path / "a", settings(1))
     assert (result.evaluated_on, result.data.num_test) == ("test", 5)
     bare = replace(settings(1), data=DataConfig(test_fraction=0.0, validation=0.0))
-    assert fit(dataset, tmp_path / "b", bare).evaluated_on == "training"
+    seen = fit(dataset, tmp_path / "b", bare)
+    assert seen.evaluated_on == "train"
+    assert any("says nothing about new data" in remark for remark in judge(seen).remarks)
     some = replace(settings(1), data=DataConfig(test_fraction=0.0))
     assert fit(dataset, tmp_path / "c", some).evaluated_on == "validation"
+
+
+def test_baselines_are_fitted_on_all_that_the_model_saw(tmp_path, monkeypatch):
+    seen = []
+    fitted = summary.baseline_predictions
+    monkeypatch.setattr(
+        summary, "baseline_predictions", lambda train, *rest: seen.append(train) or fitted(train, *rest)
+    )
+    for timespans in (None, [np.ones(len(one)) for one in spirals().train.sequences]):
+        dataset = spirals()
+        dataset = replace(dataset, train=replace(dataset.train, timespans=timespans), test=None)
+        result = fit(dataset, tmp_path / str(len(seen)), settings(1))
+        assert len(seen[-1]) == result.data.num_train + result.data.num_validation
+    some = replace(settings(1), data=DataConfig(test_fraction=0.0))
+    result = fit(spirals_without_test(), tmp_path / "validated", some)
+    assert len(seen[-1]) == result.data.num_train
+
+
+def spirals_without_test() -> Dataset:
+    return replace(spirals(), test=None)
 
 
 def test_the_same_run_leaves_the_same_bytes(tmp_path):

@@ -47,10 +47,9 @@ def test_a_search_ranks_its_trials_and_writes_the_best(tmp_path, dataset):
     assert all(row["score"] == row["accuracy"] for row in rows)
     best = RunConfig.load(tmp_path / "new" / "best.toml")
     assert best == apply_settings(settings(), rows[0]["settings"])
-    assert best.training.learning_rate == rows[0]["settings"]["training.learning_rate"]
     logged = [json.loads(line) for line in (tmp_path / "new" / "trials.jsonl").read_text().splitlines()]
     assert [row["trial"] for row in logged] == [0, 1, 2, 3]
-    for row in logged:
+    for row in logged[1:]:
         assert 1e-3 <= row["settings"]["training.learning_rate"] <= 1e-1
         assert row["settings"]["training.batch_size"] in (8, 16)
 
@@ -64,7 +63,7 @@ def test_a_search_that_was_stopped_goes_on(tmp_path, dataset, monkeypatch):
     tried, fit_parts = [], tune.fit_parts
     monkeypatch.setattr(tune, "fit_parts", lambda *a, **k: tried.append(1) or fit_parts(*a, **k))
     rows = go(dataset, settings(), folder, 5)
-    assert len(tried) == 3
+    assert len(tried) == 3 * 3
     assert drawn(rows) == drawn(whole)
     assert [row["score"] for row in rows] == [row["score"] for row in whole]
     lines = [json.loads(line) for line in (folder / "trials.jsonl").read_text().splitlines()]
@@ -129,9 +128,37 @@ def test_bad_options_end_the_search(tmp_path, dataset):
         go(dataset, settings(), tmp_path, 2, sampler="grid")
     with pytest.raises(InputError, match="trials"):
         go(dataset, settings(), tmp_path, 0)
-    bare = replace(settings(), data=DataConfig(validation=0.0))
+    with pytest.raises(InputError, match="folds"):
+        go(dataset, settings(), tmp_path, 2, folds=1)
+    bare = replace(settings(), data=DataConfig(validation=0.0, split="time"))
     with pytest.raises(InputError, match="expected a validation part to choose on, got none"):
         go(dataset, bare, tmp_path, 2)
+    with pytest.raises(InputError, match="expected at least 26 sequences to choose on, got 24"):
+        go(dataset, settings(), tmp_path, 2, folds=13)
+
+
+def test_the_recipe_is_trial_0_and_no_search_ends_below_it(tmp_path, dataset):
+    rows = go(dataset, settings(learning_rate=0.02), tmp_path, 3)
+    recipe = next(row for row in rows if row["trial"] == 0)
+    assert recipe["settings"] == {}
+    assert rows[0]["score"] >= recipe["score"]
+    best = RunConfig.load(tmp_path / "best.toml")
+    assert (best == settings(learning_rate=0.02)) == (rows[0]["trial"] == 0)
+
+
+def test_every_sequence_outside_the_test_part_is_held_out_once(tmp_path, dataset, monkeypatch):
+    seen, fit_parts = [], tune.fit_parts
+
+    def watched(parts, *arguments, **options):
+        seen.append(parts)
+        return fit_parts(parts, *arguments, **options)
+
+    monkeypatch.setattr(tune, "fit_parts", watched)
+    rows = go(dataset, settings(), tmp_path, 1)
+    held_out = [sequence.tobytes() for parts in seen for sequence in parts.validation.sequences]
+    assert sorted(held_out) == sorted(sequence.tobytes() for sequence in dataset.train.sequences)
+    assert all(len(parts.train) + len(parts.validation) == 24 for parts in seen)
+    assert rows[0]["score"] == pytest.approx(sum(rows[0]["folds"]) / 3)
 
 
 def test_one_layer_takes_no_dropout():

@@ -91,8 +91,7 @@ def audit_run(folder: Path, data: str, data_dir: str | None, options: dict[str, 
         chosen, transform = open_for_prediction(config.data, data, data_dir=data_dir, seed=config.training.seed)
         name = data
     else:
-        held_out = {"test": parts.test, "validation": parts.validation, "training": parts.train}
-        part, chosen = next((part, found) for part, found in held_out.items() if found is not None)
+        part, chosen = parts.held_out()
         name = f"{config.data.source}, {part} part"
     train = None if chosen is parts.train else parts.train
     try:
@@ -183,7 +182,7 @@ def _of_module(name: str, data: str, data_dir: str | None, options: dict[str, An
     require(good, f"expected {name} to be or make a torch module", f"got {type(model).__name__}")
     dataset = open_dataset(DataConfig(source=data), data_dir=data_dir, seed=0)
     train = dataset.train if dataset.test is not None else None
-    part = "training" if train is None else "test"
+    part = "train" if train is None else "test"
     material = _Material(f"{data}, {part} part", dataset.test or dataset.train, train, dataset.batch_transform)
     encoding = Encoding.fit(dataset.train, scaling="none")
     count = len(encoding.target_scale)

@@ -1,4 +1,4 @@
-"""From exceptions to one sentence and an exit code: 2 for what the caller can mend, 1 for the rest."""
+"""From exceptions to one sentence and an exit code: 2 for what the caller can mend, 4 for divergence, else 1."""
 
 import functools
 import re
@@ -16,7 +16,7 @@ _COLUMNS = ("target", "series", "time", "group", "ignore", "categorical")
 _OPTIONS = {name: name for name in (*_COLUMNS, "task", "layout", "timespans", "missing", "split")} | {"method": "split"}
 _ARGUMENT = re.compile(rf"\b({'|'.join(_OPTIONS)})=('[^']*'|\"[^\"]*\"|NAME\b)")
 _QUOTES = "'\""
-USAGE, FAILURE, INTERRUPTED = 2, 1, 130
+USAGE, FAILURE, DIVERGED, INTERRUPTED = 2, 1, 4, 130
 
 
 def guarded(command: Callable[..., None]) -> Callable[..., None]:
@@ -29,22 +29,23 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
                 warnings.showwarning = _say_warning
                 command(*arguments, **options)
         except InputError as error:
-            raise _ended(str(error), USAGE) from error
+            raise ended(str(error), USAGE) from error
         except SostenutoError as error:
-            raise _ended(str(error), FAILURE) from error
+            raise ended(str(error), FAILURE) from error
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise _ended(f"{error.filename or 'file'}: the system says {error.strerror or error}.", FAILURE) from error
+            raise ended(f"{error.filename or 'file'}: the system says {error.strerror or error}.", FAILURE) from error
         except KeyboardInterrupt:
-            raise _ended(
+            raise ended(
                 "interrupted; sostenuto fit --resume RUN goes on where the last checkpoint is", INTERRUPTED
             ) from None
 
     return run
 
 
-def _ended(message: str, code: int) -> typer.Exit:
+def ended(message: str, code: int) -> typer.Exit:
+    """Say one sentence on standard error and give the exit to raise."""
     print(f"sostenuto: {in_options(' '.join(message.split()))}", file=sys.stderr)
     return typer.Exit(code)
 

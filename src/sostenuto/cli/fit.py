@@ -1,14 +1,14 @@
 """``sostenuto fit``: from data to a trained model and its report."""
 
 import json
+import tomllib
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sostenuto.cli.errors import guarded
+from sostenuto.cli.errors import DIVERGED, ended, guarded
 from sostenuto.cli.options import (
     CategoricalOption,
     DataArgument,
@@ -158,7 +158,8 @@ def fit(
         dataset = open_dataset(settings.data, data_dir=data_dir, seed=settings.training.seed)
     else:
         start = RunConfig.load(config) if config is not None else None
-        settings, dataset = _new_settings(start, said, data_dir)
+        written = tomllib.loads(config.read_text(encoding="utf-8")) if config is not None else {}
+        settings, dataset = _new_settings(start, written, said, data_dir)
 
     def make_folder() -> Path:
         return create_folder(out or _free_folder(dataset.name, settings.model.layer), overwrite=overwrite)
@@ -183,6 +184,8 @@ def fit(
     sections = _audited(folder, data_dir, audit, progress=not quiet and not as_json) if audit else ()
     report = save(result, folder / "report.html", sections=sections)
     print(json.dumps(_summary(result, report), allow_nan=False) if as_json else _table(result, report))
+    if result.diverged:
+        raise ended(f"training diverged, and the weights from before it were kept: {result.diverged}", DIVERGED)
 
 
 def _audited(folder: Path, data_dir: str | None, budget: str, *, progress: bool) -> "list[Section]":
@@ -197,11 +200,13 @@ def _audited(folder: Path, data_dir: str | None, budget: str, *, progress: bool)
 
 
 def _new_settings(
-    start: "RunConfig | None", said: dict[str, dict[str, Any]], data_dir: str | None
+    start: "RunConfig | None", written: dict[str, Any], said: dict[str, dict[str, Any]], data_dir: str | None
 ) -> "tuple[RunConfig, Dataset]":
-    """Put what was said on the command line over the config file, or over the recipe of the layer and the task."""
+    """Put what was said on the command line over the config file, and both over the recipe of the layer and the task.
+
+    ``start`` is what the file means where nothing else counts, ``written`` the keys that stand in it.
+    """
     from sostenuto.checks import check_choice, require
-    from sostenuto.data.targets import task_of
     from sostenuto.nn import LAYERS
     from sostenuto.training import recipes
     from sostenuto.training.config import RunConfig, overlaid
@@ -222,14 +227,14 @@ def _new_settings(
         "got uneven ones",
         "pass timespans='ignore', or choose a model of continuous time such as unicornn",
     )
-    if start is not None and layer == start.model.layer:
-        model = replace(start.model, options={**start.model.options, **said["options"]})
-    else:
-        model = recipes.model_config(layer, task_of(dataset.train), **said["options"])
-    batch = {name: value for name, value in said["training"].items() if name == "batch_size"}
-    recipe = recipes.training_config(layer, task_of(dataset.train), training_count(dataset, data), **batch)
-    training = overlaid(start.training if start is not None else recipe, said["training"])
-    return RunConfig(data, overlaid(model, said["model"]), training), dataset
+    model = written.get("model", {}) if layer == base.model.layer else {}
+    options = {**model.get("options", {}), **said["options"]}
+    chosen = {
+        "model": {name: value for name, value in model.items() if name != "options"} | said["model"],
+        "options": options,
+        "training": {**written.get("training", {}), **said["training"]},
+    }
+    return recipes.run_config(data, dataset.train, training_count(dataset, data), chosen), dataset
 
 
 def _fit_kernel(
@@ -271,6 +276,8 @@ def _summary(result: "FitResult", report: Path) -> dict[str, Any]:
         "data": result.data.name,
         "checksum": result.data.checksum,
         "best_epoch": result.curve.best_epoch,
+        "balanced_accuracy": result.classification.balanced_accuracy if result.classification else None,
+        "diverged": result.diverged,
         "baselines": baselines,
         "report": str(report),
     }
@@ -282,11 +289,22 @@ def _table(result: "FitResult", report: Path) -> str:
         ("data", f"{data.name}: {data.num_train} + {data.num_validation} + {data.num_test} sequences"),
         ("model", f"{result.model}, {result.num_parameters:,} parameters"),
         (f"{result.evaluated_on} {result.metric}", f"{result.score:.4f}"),
+        *_class_rows(result),
         *((f"  {baseline.name}", f"{baseline.score:.4f}") for baseline in result.baselines),
         ("training", f"{_epochs(result)}{result.seconds:.1f} s"),
         ("report", report),
     ]
     return table(rows)
+
+
+def _class_rows(result: "FitResult") -> list[tuple[str, object]]:
+    """Show what accuracy hides: the mean over classes, and how many of the rare ones were found."""
+    from sostenuto.report.judgment import found_words, rare_classes
+
+    if result.classification is None:
+        return []
+    rare = [(f"  recall of {one.name}", f"{one.recall:.4f} ({found_words(one)})") for one in rare_classes(result)[:2]]
+    return [("  balanced accuracy", f"{result.classification.balanced_accuracy:.4f}"), *rare]
 
 
 def _epochs(result: "FitResult") -> str:

@@ -11,7 +11,11 @@ DataArgument = Annotated[
     str | None, typer.Argument(metavar="[DATA]", help="A file or a data-set name; the embedded digits if left out.")
 ]
 TaskOption = Annotated[
-    str, typer.Option(help="classification, regression, sequence or forecast, where the file does not say.")
+    str,
+    typer.Option(
+        help="classification, regression, sequence (a target at every step: a few whole numbers or names are classes; "
+        "step-classification and step-regression say which) or forecast, where the file does not say."
+    ),
 ]
 LayoutOption = Annotated[str, typer.Option(help="Axes of a 3-D array: btc (batch, time, channel) or bct.")]
 TargetOption = Annotated[str, typer.Option(help="Column of the target in a table.")]

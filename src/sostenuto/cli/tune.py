@@ -1,7 +1,6 @@
-"""``sostenuto tune``: search for settings on a validation split."""
+"""``sostenuto tune``: search for settings by cross-validation."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,6 +34,7 @@ def tune(
     model: Annotated[str, typer.Option(help="The layer to tune.")] = "unicornn",
     trials: Annotated[int, typer.Option(help="Settings to try.")] = 20,
     epochs: Annotated[int | None, typer.Option(help="Epochs of each trial.")] = None,
+    folds: Annotated[int, typer.Option(help="Parts of the training data, each held out once.")] = 3,
     sampler: Annotated[str, typer.Option(help="random, or optuna (needs the extra 'tune').")] = "random",
     out: Annotated[
         Path | None, typer.Option(help="Folder for trials.jsonl and best.toml; an earlier search goes on.")
@@ -56,12 +56,11 @@ def tune(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Try settings at random, choose by a validation split, write the best as best.toml for fit --config."""
+    """Try the recipe and then settings at random, choose by cross-validation, write best.toml for fit --config."""
     from sostenuto.checks import check_choice
-    from sostenuto.data.targets import task_of
     from sostenuto.nn import LAYERS
     from sostenuto.training import recipes
-    from sostenuto.training.config import DataConfig, RunConfig
+    from sostenuto.training.config import DataConfig
     from sostenuto.training.data import open_dataset, training_count
     from sostenuto.training.tune import search
 
@@ -72,17 +71,20 @@ def tune(
     given = {name: value for name, value in said.items() if value}
     settings = DataConfig(layout=layout, timespans=timespans, **columns, **given)
     dataset = open_dataset(settings, data_dir=data_dir, seed=seed)
-    training = recipes.training_config(model, task_of(dataset.train), training_count(dataset, settings), seed=seed)
-    training = training if epochs is None else replace(training, epochs=epochs)
-    config = RunConfig(settings, recipes.model_config(model, task_of(dataset.train), **named_values(option)), training)
+    chosen = {
+        "model": {"layer": model},
+        "options": named_values(option),
+        "training": {"seed": seed} | ({} if epochs is None else {"epochs": epochs}),
+    }
+    config = recipes.run_config(settings, dataset.train, training_count(dataset, settings), chosen)
     folder = out or Path("runs") / f"tune-{dataset.name.replace('/', '-')}-{model}"
     folder.mkdir(parents=True, exist_ok=True)
-    ranked = search(
-        dataset, config, folder, trials=trials, sampler=sampler, device=device, progress=not quiet and not as_json
-    )
+    shows = not quiet and not as_json
+    ranked = search(dataset, config, folder, trials=trials, sampler=sampler, folds=folds, device=device, progress=shows)
     if as_json:
         print(json.dumps({"best": ranked[0], "trials": len(ranked), "config": str(folder / "best.toml")}))
         return
-    rows = [(row["trial"], row["score"], json.dumps(row["settings"])) for row in ranked[:5] if row["score"] is not None]
-    print(table(rows, ("trial", "validation score", "settings")))
+    best = [row for row in ranked[:5] if row["score"] is not None]
+    rows = [(row["trial"], row["score"], json.dumps(row["settings"]) if row["trial"] else "the recipe") for row in best]
+    print(table(rows, ("trial", "mean validation score", "settings")))
     print(f"\nbest settings in {folder / 'best.toml'}: sostenuto fit --config {folder / 'best.toml'}")

@@ -30,8 +30,9 @@ class Encoding:
     Encoded targets are class indices ``(n,)`` or, per step, ``(n, time)``; numbers are ``(n, output_size)``, per step
     ``(n, time, output_size)``, for a forecast ``(n, horizon, channel)``, in units of ``target_scale`` around
     ``target_center``, padded with 0. A forecast of the input's own channels keeps the input's scaling, so that its
-    targets and its inputs are in the same unit. Channels are matched by name where both sides have names; time spans
-    are in the ``time_unit`` of training, whatever the median of the data at hand.
+    targets and its inputs are in the same unit. Channels are matched by name where both sides have names. Time spans
+    are in units of ``median_span``, the median of training's, and in the ``time_unit`` of training, whatever the median
+    of the data at hand.
 
     >>> train = SequenceSet([np.zeros((3, 1)), np.ones((2, 1))], targets=np.array(["up", "down"]))
     >>> encoding = Encoding.fit(train)
@@ -49,6 +50,7 @@ class Encoding:
     missing: Missing
     center: tuple[float, ...]
     scale: tuple[float, ...]
+    median_span: float
     classes: tuple[str, ...]
     target_center: tuple[float, ...]
     target_scale: tuple[float, ...]
@@ -97,6 +99,7 @@ class Encoding:
             missing=missing,
             center=center,
             scale=scale,
+            median_span=1.0 if train.timespans is None else float(np.median(np.concatenate(list(train.timespans)))),
             has_step_targets=task == "sequence",
             channel_names=train.channel_names,
             target_name=train.target_name,
@@ -204,12 +207,13 @@ class Encoding:
         return SequenceBatch.from_sequences(arrays, timespans=spans, missing=self.missing, dtype=dtype)
 
     def _timespans(self, data: SequenceSet) -> Sequence[np.ndarray] | None:
-        """Bring the time spans of ``data`` from its own unit of time to that of training."""
+        """Bring the time spans of ``data`` from its own unit of time to that of training, in units of its median."""
         ratio = data.time_unit / self.time_unit if data.time_unit and self.time_unit else 1.0
-        if abs(ratio - 1) <= SAME_UNIT:
-            return data.timespans
-        spans = data.timespans or [np.ones(len(sequence)) for sequence in data.sequences]
-        return [np.concatenate([span[:1], ratio * span[1:]]) for span in spans]
+        spans = data.timespans
+        if abs(ratio - 1) > SAME_UNIT:
+            spans = spans or [np.ones(len(sequence)) for sequence in data.sequences]
+            spans = [np.concatenate([span[:1], ratio * span[1:]]) for span in spans]
+        return None if spans is None else [np.asarray(span) / self.median_span for span in spans]
 
     def _check_channels(self, first: np.ndarray) -> None:
         got = first.shape[1]

@@ -59,6 +59,26 @@ def split_indices(
     return np.flatnonzero(~second), np.flatnonzero(second)
 
 
+def fold_indices(data: SequenceSet, count: int, *, method: Method = "stratified", seed: int = 0) -> list[Indices]:
+    """Divide ``data`` into ``count`` folds of about one size, each drawn as `split` draws its second part.
+
+    A class of a single sequence is in no stratified fold, as nothing could be learned of it while it is held out.
+
+    >>> data = SequenceSet([np.zeros((2, 1))] * 6, targets=np.array(["a"] * 3 + ["b"] * 3))
+    >>> [sorted(data.targets[fold].tolist()) for fold in fold_indices(data, 3)]
+    [['a', 'b'], ['a', 'b'], ['a', 'b']]
+    """
+    folds, rest = [], np.arange(len(data))
+    for left in range(count, 1, -1):
+        first, second = split_indices(data.take(rest), 1 / left, method=method, seed=seed + left)
+        folds.append(rest[second])
+        rest = rest[first]
+    labels = _labels(data, 1 / count) if method == "stratified" else None
+    if labels is not None:
+        rest = rest[np.bincount(labels)[labels[rest]] > 1]
+    return [*folds, rest]
+
+
 def _share(count: int, fraction: float) -> int:
     return min(max(round(fraction * count), 1), count - 1)
 

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Iterable
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -11,6 +12,8 @@ from sostenuto.checks import InputError, check_choice, require
 from sostenuto.data.dataset import SequenceSet
 from sostenuto.types import Task
 
+FEW_VALUES = 20
+"""Whole numbers at every step are classes where there are at most so many different ones."""
 TASKS: tuple[Task, ...] = ("classification", "regression", "sequence", "forecast")
 
 
@@ -33,12 +36,36 @@ def task_of(data: SequenceSet) -> Task:
 
 
 def has_classes(data: SequenceSet) -> bool:
-    """Whether the targets of ``data`` name classes; step targets do unless they are floating-point numbers."""
+    """Whether the targets of ``data`` name classes.
+
+    Step targets do where they are text or booleans, or whole numbers of at most `FEW_VALUES` different values and one a
+    step. Floating-point numbers never do.
+
+    >>> has_classes(SequenceSet([np.zeros((3, 1))], targets=[np.array([0, 1, 0])]))
+    True
+    """
     task = task_of(data)
     if task != "sequence":
         return task == "classification"
-    rows = [] if data.targets is None else data.targets
-    return not any(np.issubdtype(np.asarray(row).dtype, np.floating) for row in rows)
+    rows = [np.asarray(row) for row in ([] if data.targets is None else data.targets)]
+    if any(np.issubdtype(row.dtype, np.floating) for row in rows):
+        return False
+    if not all(np.issubdtype(row.dtype, np.integer) for row in rows):
+        return True
+    values: set[int] = set()
+    for row in rows:
+        values.update(np.unique(row).tolist())
+    return len(values) <= FEW_VALUES and all(row.ndim < 2 or row.shape[1:] == (1,) for row in rows)
+
+
+def as_step_targets(data: SequenceSet, kind: Literal["classes", "numbers"]) -> SequenceSet:
+    """Read the step targets of ``data`` as the caller says, whatever they look like."""
+    if data.targets is None:
+        return data
+    if kind == "numbers":
+        return replace(data, targets=real_rows(data))
+    names, rows = class_rows(data)
+    return replace(data, targets=[np.asarray(names, dtype=str)[row] for row in rows])
 
 
 def class_rows(data: SequenceSet) -> tuple[list[str], Int[np.ndarray, " n"] | list[Int[np.ndarray, " time"]]]:

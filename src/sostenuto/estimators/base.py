@@ -2,28 +2,27 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast, get_args
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from sostenuto.checks import require
+from sostenuto.checks import check_choice, require
 from sostenuto.data.batch import as_timespans
 from sostenuto.data.dataset import Dataset, SequenceSet
 from sostenuto.data.encoding import Encoding
-from sostenuto.data.splits import split
 from sostenuto.estimators.sequences import read_sequences
 from sostenuto.estimators.settings import run_config
 from sostenuto.estimators.state import FITTED, load_estimator, pack, save_estimator, unpack
 from sostenuto.estimators.targets import read_weights
 from sostenuto.models.base import SequenceModel
 from sostenuto.training.config import RunConfig
-from sostenuto.training.data import Parts
+from sostenuto.training.data import Parts, hold_out
 from sostenuto.training.predict import raw_predictions
 from sostenuto.training.run import fit_parts
-from sostenuto.types import PathLike, Task
+from sostenuto.types import Layout, Missing, PathLike, Task
 
 Estimator = TypeVar("Estimator", bound="RecurrentEstimator")
 
@@ -49,13 +48,13 @@ class RecurrentEstimator(BaseEstimator):
         *,
         hidden_size=None,
         num_layers=None,
-        readout="last",
+        readout=None,
         layer_options=None,
         epochs=None,
         batch_size=None,
         learning_rate=None,
         schedule=None,
-        validation_fraction=0.0,
+        validation_fraction=None,
         patience=None,
         training_options=None,
         step_targets=False,
@@ -106,12 +105,10 @@ class RecurrentEstimator(BaseEstimator):
         class_weights: torch.Tensor | None = None,
     ) -> None:
         task = "sequence" if self.step_targets else task
-        config = run_config(self.get_params(deep=False), task, len(targets))
-        data = self._sequences(given, timespans, config, reset=True)
+        data = self._sequences(given, timespans, reset=True)
         data = replace(data, targets=targets, task=task, weights=read_weights(sample_weight, len(targets)))
-        train, validation = data, None
-        if config.data.validation > 0:
-            train, validation = split(data, config.data.validation, seed=config.training.seed + 1)
+        config = run_config(self.get_params(deep=False), data)
+        train, validation = hold_out(data, config.data, seed=config.training.seed)
         fitted = fit_parts(
             Parts(Dataset("array", data), train, validation, None),
             config,
@@ -131,21 +128,20 @@ class RecurrentEstimator(BaseEstimator):
             "got none",
             "pass timespans= here too (a search needs scikit-learn's metadata routing for that)",
         )
-        batch = self.encoding_.encode(self._sequences(given, timespans, self.config_, reset=False))
+        batch = self.encoding_.encode(self._sequences(given, timespans, reset=False))
         where = next(self.model_.parameters()).device
         answers = translate(raw_predictions(self.model_, batch, device=where))
         if not self.encoding_.has_step_targets or not batch.is_ragged:
             return answers
         return [row[:length] for row, length in zip(answers, batch.lengths.tolist(), strict=True)]
 
-    def _sequences(self, given: Any, timespans: Any, config: RunConfig, *, reset: bool) -> SequenceSet:
-        sequences = read_sequences(
-            self,
-            given,
-            layout=config.data.layout,  # pyright: ignore[reportArgumentType]
-            allow_nan=config.data.missing != "refuse",
-            reset=reset,
-        )
+    def _sequences(self, given: Any, timespans: Any, *, reset: bool) -> SequenceSet:
+        layout, missing = cast(Any, self.layout), self.missing
+        if not reset:
+            layout, missing = cast(Any, self.config_.data.layout), self.config_.data.missing
+        check_choice("layout", layout, get_args(Layout))
+        check_choice("missing", missing, get_args(Missing))
+        sequences = read_sequences(self, given, layout=layout, allow_nan=missing != "refuse", reset=reset)
         spans = None if timespans is None else as_timespans(timespans, [len(sequence) for sequence in sequences])
         return SequenceSet(sequences, timespans=spans)
 

@@ -36,7 +36,7 @@ class RecurrentClassifier(ClassifierMixin, RecurrentEstimator):
         learning_rate: the peak.
         schedule: ``"constant"``, ``"step"``, ``"cosine"`` or ``"one-cycle"``.
         validation_fraction: share of the sequences held out of training; the weights of the best epoch on it are kept.
-            0 trains on all and keeps the last weights.
+            None is the share of the command line, 0.15; 0 trains on all and keeps the last weights.
         patience: stop after so many epochs without a better validation score.
         class_weight: None, ``"balanced"``, or a dict from label to weight.
         training_options: further options of `sostenuto.training.config.TrainingConfig`, such as
@@ -67,13 +67,13 @@ class RecurrentClassifier(ClassifierMixin, RecurrentEstimator):
         *,
         hidden_size=None,
         num_layers=None,
-        readout="last",
+        readout=None,
         layer_options=None,
         epochs=None,
         batch_size=None,
         learning_rate=None,
         schedule=None,
-        validation_fraction=0.0,
+        validation_fraction=None,
         patience=None,
         class_weight=None,
         training_options=None,

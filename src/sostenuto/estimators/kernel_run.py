@@ -62,8 +62,7 @@ def run_kernel(
         parts = divide(dataset, config.data, seed=config.training.seed)
         encoding = Encoding.fit(parts.train, scaling=config.data.scaling, missing=config.data.missing)  # pyright: ignore[reportArgumentType]
         estimator = _estimator(encoding, config, verbose=progress)
-        held_out = {"test": parts.test, "validation": parts.validation, "training": parts.train}
-        name, chosen = next((name, part) for name, part in held_out.items() if part is not None)
+        chosen = parts.held_out()[1]
         data = encoding.encode(chosen, dtype=torch.float64)
         write_atomically(folder / "config.toml", config.to_toml())
         begun = time.perf_counter()
@@ -78,7 +77,7 @@ def run_kernel(
     answers = predictions(encoding, raw, data.lengths)
     write_atomically(folder / "predictions.csv", predictions_csv(encoding, answers, chosen))
     summary = _summary(estimator, sequences, targets, encoding)
-    result = _result(folder, config, parts, encoding, estimator, (name, data, raw), seconds)
+    result = _result(folder, config, parts, encoding, estimator, (data, raw), seconds)
     write_atomically(folder / "result.json", result.to_json(indent=1))
     write_atomically(folder / "kernel.json", summary.to_json(indent=1))
     return result, summary
@@ -150,10 +149,11 @@ def _result(
     parts: Parts,
     encoding: Encoding,
     estimator: Any,
-    scored: tuple[str, Any, torch.Tensor],
+    scored: tuple[Any, torch.Tensor],
     seconds: float,
 ) -> FitResult:
-    name, data, raw = scored
+    data, raw = scored
+    name, chosen_part = parts.held_out()
     classification, regression = score(encoding, raw, data)
     objective = Objective.of(encoding, config.training, data)
     value = classification.accuracy if classification else regression.rmse if regression else float("nan")
@@ -178,15 +178,7 @@ def _result(
         curve=LearningCurve(objective.metric, epochs=(), train_loss=()),
         classification=classification,
         regression=regression,
-        baselines=baseline_scores(
-            encoding.encode(parts.train), encoding.encode(_part(parts, name)), encoding, objective
-        ),
+        baselines=baseline_scores(encoding.encode(parts.train), encoding.encode(chosen_part), encoding, objective),
         config={"data": config.to_dict()["data"], "model": config.to_dict()["model"], "fitted": fitted},
         environment={**environment("cpu"), "seed": str(config.training.seed)},
     )
-
-
-def _part(parts: Parts, name: str) -> SequenceSet:
-    found = {"test": parts.test, "validation": parts.validation, "training": parts.train}[name]
-    assert found is not None
-    return found

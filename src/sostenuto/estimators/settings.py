@@ -1,40 +1,39 @@
 """From an estimator's parameters to the config of a run: what is None comes from the recipe of the layer."""
 
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
 
 from sostenuto.checks import InputError, check_choice, check_fraction, require, shown
+from sostenuto.data.dataset import Dataset, SequenceSet
 from sostenuto.nn import LAYERS
-from sostenuto.training.config import RunConfig
-from sostenuto.training.recipes import model_config, training_config
-from sostenuto.types import Task
+from sostenuto.training import recipes
+from sostenuto.training.config import DataConfig, RunConfig, overlaid
+from sostenuto.training.data import training_count
 
 _TRAINING = ("epochs", "batch_size", "learning_rate", "schedule", "patience")
 
 
-def run_config(parameters: dict[str, Any], task: Task, count: int) -> RunConfig:
-    """Check an estimator's parameters and fill in the recipe for its layer, its task and ``count`` sequences."""
+def run_config(parameters: dict[str, Any], data: SequenceSet) -> RunConfig:
+    """Check an estimator's parameters and fill in, where they are None, what the command line does for ``data``."""
     objects = ("random_state", "device")
     given = {name: plain(value, name) for name, value in parameters.items() if name not in objects}
     layer, fraction = given["layer"], given["validation_fraction"]
+    fraction = DataConfig.validation if fraction is None else fraction
     check_choice("layer", layer, LAYERS)
     check_fraction("validation_fraction", fraction)
     size = {name: given[name] for name in ("hidden_size", "num_layers")}
     training = {name: given[name] for name in _TRAINING} | {"seed": draw_seed(parameters["random_state"])}
-    model = model_config(layer, **_options(given, "layer_options", size))
-    data = {name: given[name] for name in ("layout", "missing", "scaling")}
-    batch = {} if given["batch_size"] is None else {"batch_size": given["batch_size"]}
-    recipe = training_config(layer, task, round((1 - fraction) * count), **batch)
-    config = RunConfig.from_dict(
-        {
-            "data": {**data, "source": "array", "validation": fraction, "test_fraction": 0.0},
-            "model": {"layer": layer, "readout": given["readout"], "options": model.options},
-            "training": {**asdict(recipe), **_options(given, "training_options", training)},
-        }
-    )
+    said = {
+        "model": {name: given[name] for name in ("layer", "readout") if given[name] is not None},
+        "options": _options(given, "layer_options", size),
+        "training": _options(given, "training_options", training),
+    }
+    own = {"source": "array", "validation": fraction, "test_fraction": 0.0}
+    own |= {name: given[name] for name in ("layout", "missing", "scaling")}
+    chosen = overlaid(DataConfig(), own)
+    config = recipes.run_config(chosen, data, training_count(Dataset("array", data), chosen), said)
     require(
         config.training.patience == 0 or fraction > 0,
         "expected validation_fraction above 0 together with patience",

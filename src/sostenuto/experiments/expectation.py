@@ -10,6 +10,7 @@ from sostenuto.results import ExperimentNumber
 REPRODUCED, BETTER, WORSE, DIFFERS = "reproduced", "better", "worse", "differs"
 LAW_HOLDS, LAW_FAILS = "law holds", "law fails"
 DATA_MISSING, MEASURED, NOT_COMPARED, NOT_MEASURED = "data missing", "measured", "not compared", "not measured"
+STAND_IN = "stand-in data"
 _KEYS = ("value", "unit", "better", "tolerance", "law", "headline", "remark")
 
 
@@ -84,16 +85,15 @@ class Expectation:
         )
 
 
-def overall(numbers: tuple[ExperimentNumber, ...], *, data_missing: bool = False) -> str:
+def overall(numbers: tuple[ExperimentNumber, ...]) -> str:
     """Sum up the verdicts of the headline numbers: the first of these that occurs.
 
-    Data missing, law fails, worse, differs, better, reproduced, law holds, not compared, measured, not measured.
+    Data missing, stand-in data, law fails, worse, differs, better, reproduced, law holds, not compared, measured, not
+    measured.
 
     >>> overall((Expectation("a", value=1.0, better="higher").number("better", value=2.0),))
     'better'
     """
     found = {number.verdict for number in numbers if number.headline}
-    order = (LAW_FAILS, WORSE, DIFFERS, BETTER, REPRODUCED, LAW_HOLDS, NOT_COMPARED)
-    if data_missing:
-        return DATA_MISSING
-    return next((verdict for verdict in (DATA_MISSING, *order, MEASURED) if verdict in found), NOT_MEASURED)
+    order = (DATA_MISSING, STAND_IN, LAW_FAILS, WORSE, DIFFERS, BETTER, REPRODUCED, LAW_HOLDS, NOT_COMPARED, MEASURED)
+    return next((verdict for verdict in order if verdict in found), NOT_MEASURED)

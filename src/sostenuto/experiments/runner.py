@@ -3,14 +3,14 @@
 import datetime
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from sostenuto.data.files.atomic import write_atomically
 from sostenuto.experiments.catalog import ROOT, Experiment, find
-from sostenuto.experiments.expectation import DATA_MISSING, overall
+from sostenuto.experiments.expectation import DATA_MISSING, NOT_MEASURED, STAND_IN, overall
 from sostenuto.experiments.jobs import alongside
-from sostenuto.experiments.presence import absent_data
 from sostenuto.experiments.stored import default_folder
 from sostenuto.experiments.workbench import DataMissingError, StoppedError, Workbench
 from sostenuto.report.experiment import render
@@ -57,13 +57,12 @@ def reproduce(
         with alongside(jobs, _share, (name, root, changes, options)):
             experiment.load()(settings, bench)
         bench.require_complete()
-        missing = absent_data(experiment.needs_data, data_dir)
-        if missing:
-            bench.note(f"Run on a stand-in: {', '.join(missing)} is not on this machine.")
+        _mark_stand_in(bench)
+        verdict = overall(tuple(bench.numbers.values()))
     except DataMissingError as error:
-        missing = list(experiment.needs_data)
         _mark_missing(bench, str(error))
-    result = _result(bench, data_missing=bool(missing))
+        verdict = DATA_MISSING
+    result = _result(bench, verdict)
     write_atomically(folder / "result.json", result.to_json(indent=1) + "\n")
     write_atomically(folder / "report.html", render(result, bench.drawings))
     return result
@@ -83,7 +82,17 @@ def _mark_missing(bench: Workbench, why: str) -> None:
         bench.numbers[name] = bench.experiment.expected[name].number(DATA_MISSING)
 
 
-def _result(bench: Workbench, *, data_missing: bool) -> ExperimentResult:
+def _mark_stand_in(bench: Workbench) -> None:
+    """Judge nothing where data that the experiment needs were not read: what stood in for them proves no statement."""
+    read = [f"{name}/" for name in bench.checksums]
+    unread = [name for name in bench.experiment.needs_data if not any(one.startswith(f"{name}/") for one in read)]
+    if unread:
+        bench.note(f"Run on stand-in data: {', '.join(unread)} was not read.")
+        judged = {name: one for name, one in bench.numbers.items() if one.verdict != NOT_MEASURED}
+        bench.numbers |= {name: replace(one, verdict=STAND_IN) for name, one in judged.items()}
+
+
+def _result(bench: Workbench, verdict: str) -> ExperimentResult:
     experiment: Experiment = bench.experiment
     numbers = tuple(bench.numbers[name] for name in experiment.expected)
     return ExperimentResult(
@@ -92,7 +101,7 @@ def _result(bench: Workbench, *, data_missing: bool) -> ExperimentResult:
         paper=experiment.paper,
         what=experiment.what,
         protocol=bench.protocol,
-        verdict=overall(numbers, data_missing=data_missing),
+        verdict=verdict,
         date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         seed=bench.seed,
         seconds=bench.seconds,

@@ -10,6 +10,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from sostenuto.checks import check_count, require
 from sostenuto.models.readout import Readout, pool
+from sostenuto.nn import UnICORNN
+from sostenuto.nn.stable_span import longest_stable_span
 from sostenuto.types import Lengths, Sequences, Timespans
 
 
@@ -19,6 +21,9 @@ class SequenceModel(nn.Module):
     `gradient_window` truncates back-propagation through time in training mode: the sequence is cut into windows of so
     many steps, counted from its end, and no gradient crosses a border. None (the default) lets it flow all the way. A
     ragged batch is cut where its longest sequence is, and dropout between layers draws a mask for each window.
+
+    UnICORNN reads a time span that is longer than `longest_stable_span` as one of that length, in training and after:
+    a longer step would make its oscillators diverge.
     """
 
     def __init__(self, layer: Any) -> None:
@@ -40,6 +45,7 @@ class SequenceModel(nn.Module):
         ``only_last`` says that the read-out looks at the very last step alone, so that truncated gradients need no
         graph of the windows before it.
         """
+        timespans = self._stable(timespans)
         if self.training and self.gradient_window is not None:
             return self._truncated(values, timespans, only_last and lengths is None)
         spans = {} if timespans is None else {"timespans": timespans}
@@ -61,12 +67,17 @@ class SequenceModel(nn.Module):
         """
         whole = lengths is None and not (self.training and self.gradient_window is not None)
         if readout == "max" and whole and hasattr(self.layer, "peak"):
-            return self.layer.peak(values, timespans=timespans)
+            return self.layer.peak(values, timespans=self._stable(timespans))
         saves = hasattr(self.layer, "final_state") and self.layer.memory == "recompute"
         if readout == "last" and whole and saves and not self.layer.bidirectional:
-            return self.layer.final_state(values, timespans=timespans)[0][-1]
+            return self.layer.final_state(values, timespans=self._stable(timespans))[0][-1]
         states = self.states(values, lengths, timespans, only_last=readout == "last")
         return pool(states, lengths, readout, bidirectional=self.layer.bidirectional)
+
+    def _stable(self, timespans: Timespans | None) -> Timespans | None:
+        if timespans is None or not isinstance(self.layer, UnICORNN):
+            return timespans
+        return torch.minimum(timespans, longest_stable_span(self.layer).to(timespans))
 
     def _truncated(self, values: Tensor, timespans: Tensor | None, only_last: bool) -> Tensor:
         window = self.gradient_window or values.shape[1]

@@ -37,7 +37,7 @@ class BaselinePrediction:
 
 
 def baseline_predictions(train: SequenceBatch, test: SequenceBatch, encoding: Encoding) -> list[BaselinePrediction]:
-    """Run the cheap methods that fit the task: two for most, the ridge alone for tokens and for step targets.
+    """Run the cheap methods that fit the task; classes have the most common one among them.
 
     One target a sequence: 1-nearest neighbor and ridge on summary features. Forecasts: previous value (where the
     targets are the input's own channels) and ridge. Nearest neighbor looks at evenly spaced training sequences where
@@ -45,6 +45,8 @@ def baseline_predictions(train: SequenceBatch, test: SequenceBatch, encoding: En
     """
     task, classes = encoding.task, len(encoding.classes)
     done = []
+    if classes:
+        done.append(_timed("most common class", "the same answer always", lambda: most_common_class(train, test)))
     if encoding.forecast_channels:
         done.append(_timed("previous value", "the last value seen, repeated", lambda: previous_value(test, encoding)))
     elif task in ("classification", "regression") and not encoding.is_tokens:
@@ -57,6 +59,19 @@ def baseline_predictions(train: SequenceBatch, test: SequenceBatch, encoding: En
     name, words = _ridge_words(encoding)
     done.append(_timed(name, words, lambda: summary_ridge(train, test, task, classes)))
     return done
+
+
+def most_common_class(train: SequenceBatch, test: SequenceBatch) -> Prediction:
+    """Answer every sequence (or step) of ``test`` with the class that ``train`` has most of.
+
+    >>> train = SequenceBatch.from_sequences(torch.zeros(3, 2), [1, 0, 1])
+    >>> most_common_class(train, SequenceBatch.from_sequences(torch.zeros(2, 2)))
+    tensor([1, 1])
+    """
+    targets = _targets(train)
+    known = targets[train.mask] if train.has_step_targets else targets
+    shape = test.values.shape[:2] if train.has_step_targets else test.values.shape[:1]
+    return torch.full(shape, int(known.bincount().argmax()), device=targets.device)
 
 
 def nearest_neighbor(train: SequenceBatch, test: SequenceBatch, task: Task) -> Prediction:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from sostenuto.report.metrics import metric
 from sostenuto.report.numbers import count, counted
 from sostenuto.report.section import Outcome
-from sostenuto.report.text import one_line
-from sostenuto.results import BaselineScore, FitResult
+from sostenuto.report.text import one_line, shorten
+from sostenuto.results import BaselineScore, ClassScore, DataPart, FitResult
 
 _CHANCE = 1.96
 """Standard errors within which a difference of two shares could be chance."""
@@ -35,6 +35,9 @@ def judge(result: FitResult) -> Judgment:
         return Judgment("unknown", "Not compared", f"{said}; no baseline was measured.", remarks)
     score = metric(best.metric).write(best.score)
     name = one_line(best.name)
+    if result.diverged:
+        rest = f"{said} with weights from before it; {name}, a cheap baseline, reaches {score}."
+        return Judgment("bad", "Training diverged", rest, remarks)
     if _level(result, best):
         chance = "" if best.score == result.score else ", a difference that could be chance"
         return Judgment(
@@ -56,19 +59,19 @@ def best_baseline(result: FitResult) -> BaselineScore | None:
 def evaluated_count(result: FitResult) -> int:
     """Return how many predictions the score rests on."""
     scores = result.classification or result.regression
-    parts = {
+    parts: dict[DataPart, int] = {
         "test": result.data.num_test,
         "validation": result.data.num_validation,
         "train": result.data.num_train,
     }
-    return scores.count if scores is not None else parts.get(result.evaluated_on, 0)
+    return scores.count if scores is not None else parts[result.evaluated_on]
 
 
 def evaluated_things(result: FitResult) -> str:
     """Return what was scored, as in "360 test sequences"."""
     noun = {"sequence": "prediction", "forecast": "forecast"}.get(result.data.task, "sequence")
     total = evaluated_count(result)
-    part = {"train": "training"}.get(result.evaluated_on, one_line(result.evaluated_on))
+    part = "training" if result.evaluated_on == "train" else result.evaluated_on
     return f"{count(total)} {part} {noun}{'' if total == 1 else 's'}" if total else f"the {part} part"
 
 
@@ -82,12 +85,40 @@ def _score_sentence(result: FitResult) -> str:
         )
     if result.metric == "accuracy":
         verb = "is" if evaluated_count(result) == 1 else "are"
-        return f"{score} of {things} {verb} classified correctly"
+        return f"{score} of {things} {verb} classified correctly{_rare_words(result)}"
     if result.metric in {"rmse", "mae"} and result.regression is not None:
         target = one_line(result.regression.target_name)
         unit = f" of {target}" if target else ""
         return f"Predictions{unit} on {things} are typically off by {score} ({kind.label})"
     return f"The model reaches a {kind.label} of {score} on {things}"
+
+
+def rare_classes(result: FitResult) -> list[ClassScore]:
+    """List the classes of the scored part that have less than half an even share of it, the rarest first."""
+    scores = result.classification
+    if scores is None:
+        return []
+    present = [one for one in scores.per_class if one.support]
+    rare = [one for one in present if 2 * one.support * len(present) < scores.count]
+    return sorted(rare, key=lambda one: one.support)
+
+
+def found_words(one: ClassScore) -> str:
+    """Say how many members of a class were found.
+
+    >>> found_words(ClassScore("b", precision=0.0, recall=0.25, f1=0.0, support=8))
+    '2 of 8'
+    """
+    return f"{count(round(one.recall * one.support))} of {count(one.support)}"
+
+
+def _rare_words(result: FitResult) -> str:
+    rare = rare_classes(result)
+    if not rare:
+        return ""
+    told = [f"{found_words(one)} of class {shorten(one.name, 40)!r}" for one in rare[:2]]
+    more = f" (and {count(len(rare) - 2)} more rare classes)" if len(rare) > 2 else ""
+    return f", with {' and '.join(told)} found{more}"
 
 
 def _level(result: FitResult, best: BaselineScore) -> bool:
@@ -107,7 +138,7 @@ def _the_baseline(best: BaselineScore) -> str:
 
 
 def _remarks(result: FitResult) -> tuple[str, ...]:
-    remarks = []
+    remarks = [f"Training diverged: {one_line(result.diverged)}"] if result.diverged else []
     if result.evaluated_on == "validation":
         chosen = ", which also chose the epoch to keep" if result.curve.best_epoch is not None else ""
         remarks.append(

@@ -26,6 +26,10 @@ _KINDS: dict[Any, str] = {
 _LISTS: dict[Any, tuple[type, str]] = {tuple[int, ...]: (int, "whole numbers"), tuple[str, ...]: (str, "texts")}
 
 
+TASKS = ("classification", "regression", "sequence", "step-classification", "step-regression", "forecast")
+"""What ``task`` may be: ``"sequence"`` has a target at every step, classes or numbers as these look."""
+
+
 @dataclass(frozen=True)
 class DataConfig:
     """Where the sequences come from and how they are read, split and scaled.
@@ -33,9 +37,11 @@ class DataConfig:
     ``source`` is a data-set name or a file, ``test`` a second file. ``validation`` is the fraction of the training part
     held out (0: none), ``test_fraction`` what becomes the test part where none is given; ``split`` how both are drawn.
     With ``task = "forecast"`` a file's series are cut into windows of ``window`` steps with the next ``horizon`` as
-    target, divided in time. In a table ``ignore`` names columns to leave out, ``categorical`` columns of text that
-    become a channel for each of their values; uneven times become time spans unless ``timespans = "ignore"`` takes the
-    steps as evenly spaced. ``checksum`` is filled in by the run, so that resuming on other data is refused.
+    target, divided in time. ``task = "sequence"`` has a target at every step: text, booleans and whole numbers of at
+    most 20 different values are classes, other numbers a regression; ``"step-classification"`` and
+    ``"step-regression"`` say which. In a table ``ignore`` names columns to leave out, ``categorical`` columns of text
+    that become a channel for each of their values; uneven times become time spans unless ``timespans = "ignore"`` takes
+    the steps as evenly spaced. ``checksum`` is filled in by the run, so that resuming on other data is refused.
     """
 
     source: str = "digits"
@@ -59,7 +65,7 @@ class DataConfig:
     checksum: str = ""
 
     def __post_init__(self) -> None:
-        check_choice("task", self.task, ("", "classification", "regression", "sequence", "forecast"))
+        check_choice("task", self.task, ("", *TASKS))
         check_choice("layout", self.layout, ("btc", "bct"))
         check_choice("timespans", self.timespans, ("use", "ignore"))
         check_choice("missing", self.missing, ("refuse", "mask", "interpolate"))

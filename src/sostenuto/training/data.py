@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -11,10 +11,16 @@ from sostenuto.data import files, registry, tasks
 from sostenuto.data.dataset import Dataset, SequenceSet
 from sostenuto.data.encoding import check_learnable
 from sostenuto.data.splits import split
-from sostenuto.data.targets import class_rows, has_classes
+from sostenuto.data.targets import as_step_targets, class_rows, has_classes
+from sostenuto.results import DataPart
 from sostenuto.training.batches import BatchTransform
 from sostenuto.training.config import DataConfig
 from sostenuto.types import PathLike
+
+_STEP_KINDS: dict[str, Literal["classes", "numbers"]] = {
+    "step-classification": "classes",
+    "step-regression": "numbers",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +31,31 @@ class Parts:
     train: SequenceSet
     validation: SequenceSet | None
     test: SequenceSet | None
+
+    def held_out(self) -> tuple[DataPart, SequenceSet]:
+        """Give the part that a model is scored on, and its name: the test part, or what there is instead."""
+        if self.test is not None:
+            return "test", self.test
+        return ("train", self.train) if self.validation is None else ("validation", self.validation)
+
+    def seen(self) -> SequenceSet:
+        """Give all that a model sees before it is scored: the validation part too, where a test part scores."""
+        if self.test is None or self.validation is None:
+            return self.train
+        parts = (self.train, self.validation)
+        targets: list[Any] = [part.targets for part in parts]
+        stepwise = isinstance(targets[0], list)
+        spans = None
+        if self.train.timespans is not None:
+            spans = [span for part in parts for span in cast(Any, part.timespans)]
+        return SequenceSet(
+            [sequence for part in parts for sequence in part.sequences],
+            [*targets[0], *targets[1]] if stepwise else np.concatenate(targets),
+            self.train.task,
+            timespans=spans,
+            channel_names=self.train.channel_names,
+            target_name=self.train.target_name,
+        )
 
 
 def open_dataset(config: DataConfig, *, data_dir: PathLike | None = None, seed: int = 0) -> Dataset:
@@ -60,11 +91,12 @@ def absolute(config: DataConfig) -> DataConfig:
 
 def read_file(config: DataConfig, path: PathLike, *, labelled: bool = True) -> dict[str, SequenceSet]:
     """Read the parts of a file with the options of ``config``."""
-    given: dict[str, Any] = {
-        name: getattr(config, name) or None for name in ("task", "target", "series", "time", "group")
-    }
+    given: dict[str, Any] = {name: getattr(config, name) or None for name in ("target", "series", "time", "group")}
     given |= {name: getattr(config, name) for name in ("layout", "ignore", "categorical")}
+    given["task"] = "sequence" if config.task in _STEP_KINDS else config.task or None
     parts = files.read_parts(path, labelled=labelled, **given)
+    if config.task in _STEP_KINDS:
+        parts = {name: as_step_targets(part, _STEP_KINDS[config.task]) for name, part in parts.items()}
     if config.timespans == "ignore":
         parts = {name: replace(part, timespans=None, time_unit=0.0) for name, part in parts.items()}
     return parts
@@ -84,13 +116,11 @@ def divide(dataset: Dataset, config: DataConfig, *, seed: int = 0) -> Parts:
     method = cast(Any, config.split)
     if test is None and config.test_fraction > 0:
         train, test = split(train, config.test_fraction, method=method, seed=seed)
-    if validation is None and config.validation > 0 and len(train) > 2:
-        train, validation = split(train, config.validation, method=method, seed=seed + 1)
+    if validation is None:
+        train, validation = hold_out(train, config, seed=seed)
     cure = "bring more data, or a test file of its own"
     require(len(train) >= 2, "expected at least 2 training sequences beside the test part", f"got {len(train)}", cure)
     _check_classes(dataset.train, train, config.split)
-    if validation is not None and len(validation) == 0:
-        validation = None
     if test is not None and len(test) == 0:
         test = None
     return Parts(dataset, train, validation, test)
@@ -108,13 +138,19 @@ def _check_classes(whole: SequenceSet, train: SequenceSet, method: str) -> None:
         f"got none of {shown(lost)}",
         "pass split='stratified', or bring a test file of its own",
     )
+def hold_out(train: SequenceSet, config: DataConfig, *, seed: int = 0) -> tuple[SequenceSet, SequenceSet | None]:
+    """Draw a validation part from the training part: None where none is wanted, or two sequences are all there are."""
+    if config.validation == 0 or len(train) <= 2:
+        return train, None
+    train, validation = split(train, config.validation, method=cast(Any, config.split), seed=seed + 1)
+    return train, validation if len(validation) else None
 
 
 def _open_files(config: DataConfig) -> Dataset:
     parts = read_file(config, config.source)
     train, test = parts["train"], parts.get("test")
     if config.test:
-        tested = replace(config, task=train.task or config.task)
+        tested = replace(config, task=config.task or train.task or "")
         test = read_file(tested, config.test)["train"]
         channels, got = train.num_channels, test.num_channels
         cure = "both files must hold the same channels in the same layout"

@@ -40,8 +40,12 @@ EPOCH_SECONDS = 1.0
 """After an epoch that ends sooner than this since the last checkpoint, none is written; after the last one always."""
 
 
+DIVERGED = 1e4
+"""A loss that grows past this has diverged: targets are classes, or numbers of unit variance."""
+
+
 class DivergedError(SostenutoError):
-    """The loss became NaN or infinite."""
+    """The loss or the weights became NaN or infinite, or the loss grows far beyond what a constant answer has."""
 
 
 class Trainer:
@@ -94,21 +98,39 @@ class Trainer:
         self._resumes = resume
 
     def run(self) -> Progress:
-        """Train to the end; the model holds the selected weights when this returns."""
+        """Train to the end; the model holds the selected weights when this returns.
+
+        A training that diverges ends with a `DivergedError`. The model then holds the best weights of the epochs before
+        (the last finite ones where none was scored), and ``state.progress`` says so.
+        """
+        diverged = None
         with torch.random.fork_rng(devices=[self.accelerator.device] if self.accelerator.device.type == "cuda" else []):
             torch.manual_seed(self.config.seed + 7919 * self.accelerator.process_index)
             if self._resumes:
                 self._resume()
             self._rewrite_log()
             with lasting_objects():
-                self._epochs()
+                try:
+                    self._epochs()
+                except DivergedError as error:
+                    diverged = error
+                    self._give_up(str(error))
         unwrap(self.plain_model)
         if self.state.best is not None:
             self.plain_model.load_state_dict(self.state.best)
         elif self.state.average is not None:
             self.plain_model.load_state_dict(self.state.average.tensors)
         self.plain_model.eval()
+        if diverged is not None:
+            raise diverged
         return self.state.progress
+
+    def _give_up(self, why: str) -> None:
+        """Go back to the weights before the divergence and end the training there."""
+        progress = self.state.progress
+        progress.diverged, progress.finished = why, True
+        self.state.best = self.state.best or self._finite
+        self.plain_model.load_state_dict(self.state.best)
 
     def _epochs(self) -> None:
         progress = self.state.progress
@@ -122,6 +144,7 @@ class Trainer:
         )
         self._clock = time.perf_counter() - progress.seconds
         self._last_checkpoint = time.perf_counter()
+        self._finite = snapshot(self.plain_model)
         with bar:
             while not progress.finished:
                 self._train_epoch()
@@ -169,6 +192,7 @@ class Trainer:
         rate = learning_rate(config, progress.step - 1, len(self.train_source))
         self._collect_loss()
         row: dict[str, Any] = {"epoch": progress.epoch, "train_loss": progress.loss_sum / progress.units}
+        self._check_convergence(row["train_loss"])
         progress.loss_sum = progress.units = 0.0
         weights = self.state.average.in_place(self.plain_model) if self.state.average is not None else nullcontext()
         with weights:
@@ -176,6 +200,8 @@ class Trainer:
                 loss, metric = self._evaluate(self.validation_source)
                 row |= {"validation_loss": loss, self._metric_key: metric}
                 self._keep_best(loss, metric)
+            if self.state.best is None:
+                self._finite = snapshot(self.plain_model)
             for name, probe in self.probes.items():
                 row |= {f"{name}/{key}": float(value) for key, value in probe(self.plain_model, progress.epoch).items()}
         progress.seconds = time.perf_counter() - self._clock
@@ -187,6 +213,15 @@ class Trainer:
             with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as log:
                 log.write(_line(row))
         return row
+
+    def _check_convergence(self, loss: float) -> None:
+        progress = self.state.progress
+        cure = "lower learning_rate or the layer's step_size, set gradient_clip, or check the scale of the data"
+        if not all(bool(parameter.isfinite().all()) for parameter in self.parameters):
+            raise DivergedError(f"expected finite weights, got NaN or infinity in epoch {progress.epoch}; {cure}.")
+        if progress.history and loss > max(DIVERGED, progress.history[-1]["train_loss"]):
+            got = f"got {loss:.3g} in epoch {progress.epoch}"
+            raise DivergedError(f"expected a loss that falls, or stays below {DIVERGED:g}, {got}; {cure}.")
 
     def _keep_best(self, loss: float, metric: float) -> None:
         """Compare by the metric, ties by the loss; what is not finite is never the best."""

@@ -1,11 +1,18 @@
-"""Settings that serve when nothing is said: the options of each layer and how it is trained.
+"""Settings that serve when nothing is said: the options of each layer and how it is trained, for every way to call it.
 
 How they were chosen, and on what, is told in ``docs/training.md``.
 """
 
+import math
+from collections.abc import Mapping
 from typing import Any
 
-from sostenuto.training.config import ModelConfig, TrainingConfig
+import numpy as np
+
+from sostenuto.data.dataset import SequenceSet
+from sostenuto.data.targets import task_of
+from sostenuto.nn.stable_span import MARGIN
+from sostenuto.training.config import DataConfig, ModelConfig, RunConfig, TrainingConfig, overlaid
 
 _GATED = {"hidden_size": 64, "num_layers": 1}
 
@@ -27,17 +34,57 @@ TASK_OPTIONS: dict[str, dict[str, Any]] = {
 
 READOUTS = {("unicornn", "classification"): "max"}
 """Read-outs other than the last state, by layer and task."""
+LONGEST_TIME = 1600.0
+"""Most time, steps times step_size, for UnICORNN: gradients of layers of undamped oscillators grow with it."""
+LONG_SPAN = 0.9
+"""Quantile of the time spans that UnICORNN's first steps read stably (`sostenuto.nn.stable_span`)."""
 STEPS, LEAST_EPOCHS, MOST_EPOCHS = 1200, 20, 500
 LEAST_IN_BATCH, MOST_IN_BATCH = 8, 64
 
 
-def model_config(layer: str, task: str = "", /, **options: Any) -> ModelConfig:
+def run_config(data: DataConfig, train: SequenceSet, count: int, said: Mapping[str, dict[str, Any]]) -> RunConfig:
+    """Fill in a run's settings for ``train``, of which ``count`` sequences are trained on, where they are not ``said``.
+
+    ``said`` holds what the caller chose, under ``"model"`` (``layer``, ``readout`` …), ``"options"`` (those of the
+    layer) and ``"training"``. The command line, the search for settings and the estimators all come here.
+
+    >>> train = SequenceSet([np.zeros((20, 1))] * 40, np.array(["a", "b"] * 20))
+    >>> config = run_config(DataConfig(), train, 34, {"options": {"hidden_size": 8}, "training": {"epochs": 3}})
+    >>> config.model.readout, config.model.options["num_layers"], config.training.epochs, config.training.learning_rate
+    ('max', 3, 3, 0.02)
+    """
+    model, training = said.get("model", {}), said.get("training", {})
+    layer, task = model.get("layer", ModelConfig.layer), task_of(train)
+    longest = max(len(sequence) for sequence in train.sequences)
+    recipe = model_config(layer, task, longest, _long_span(train), **said.get("options", {}))
+    batch = {name: value for name, value in training.items() if name == "batch_size"}
+    return RunConfig(
+        data, overlaid(recipe, dict(model)), overlaid(training_config(layer, task, count, **batch), dict(training))
+    )
+
+
+def model_config(
+    layer: str, task: str = "", longest: int = 0, long_span: float = 1.0, /, **options: Any
+) -> ModelConfig:
     """Fill in a layer's read-out for a task, and its default options where ``options`` leaves them out.
+
+    Oscillators that read ``longest`` steps take steps so small that all of them make no more than `LONGEST_TIME`, and
+    that a time span of ``long_span`` is stable at the start.
 
     >>> model_config("gru", num_layers=2).options
     {'hidden_size': 64, 'num_layers': 2}
+    >>> [model_config("unicornn", "", steps).options["step_size"] for steps in (500, 100_000)]
+    [0.78, 0.016]
+    >>> model_config("unicornn", "", 500, 3.3).options["step_size"]
+    0.252
     """
     chosen = {**LAYER_OPTIONS.get(layer, _GATED), **options}
+    if layer == "unicornn" and "step_size" not in options:
+        # Units start at half the step, with weights up to 1.
+        stable = 4 * MARGIN / (long_span * math.sqrt(float(chosen["stiffness"]) + 1))
+        largest = min(stable, LONGEST_TIME / max(longest, 1))
+        if largest < chosen["step_size"]:
+            chosen["step_size"] = float(f"{largest:.3g}")
     # Dropout acts between layers: a single one that was given no dropout is not to be warned about ours.
     if chosen.get("num_layers") == 1 and "dropout" not in options:
         chosen.pop("dropout", None)
@@ -57,3 +104,11 @@ def training_config(layer: str, task: str = "", count: int = 0, /, **options: An
     epochs = -(-STEPS // -(-max(count, 1) // batch_size)) if count else TrainingConfig.epochs
     size = {"batch_size": batch_size, "epochs": min(MOST_EPOCHS, max(LEAST_EPOCHS, epochs))}
     return TrainingConfig(**{**size, **TRAINING_OPTIONS.get(layer, {}), **TASK_OPTIONS.get(task, {}), **options})
+
+
+def _long_span(train: SequenceSet) -> float:
+    """Give a long time span in units of the median one."""
+    if train.timespans is None:
+        return 1.0
+    spans = np.concatenate([np.asarray(span, dtype=float).reshape(-1) for span in train.timespans])
+    return float(np.quantile(spans, LONG_SPAN) / np.median(spans))

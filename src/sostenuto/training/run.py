@@ -17,7 +17,7 @@ from sostenuto.results import FitResult
 from sostenuto.training.config import RunConfig
 from sostenuto.training.data import Parts, divide
 from sostenuto.training.environment import environment
-from sostenuto.training.loop import Trainer
+from sostenuto.training.loop import DivergedError, Trainer
 from sostenuto.training.objective import Objective
 from sostenuto.training.predict import predictions, raw_predictions
 from sostenuto.training.probes import Probe
@@ -59,11 +59,13 @@ def fit_parts(
     class_weights: torch.Tensor | None = None,
     after_checkpoint: Callable[[], None] | None = None,
     progress: bool = True,
+    keep_diverged: bool = False,
 ) -> Fitted:
     """Encode, build and train; the weights are a function of config, data and (on CPU) nothing else.
 
     ``encoding`` is that of the training part, learned here where it is not given. ``class_weights`` (one number a
-    class, in the encoding's order) replaces what ``config`` says of them. ``after_checkpoint`` is the trainer's.
+    class, in the encoding's order) replaces what ``config`` says of them. ``after_checkpoint`` is the trainer's. A
+    training that diverges raises `DivergedError`, or with ``keep_diverged`` leaves the weights from before it.
     """
     encoding = encoding or _encoding(parts, config)
     train = encoding.encode(parts.train)
@@ -88,7 +90,12 @@ def fit_parts(
         after_checkpoint=after_checkpoint,
         progress=progress,
     )
-    reached = trainer.run()
+    try:
+        trainer.run()
+    except DivergedError:
+        if not keep_diverged:
+            raise
+    reached = trainer.state.progress
     accelerator = trainer.accelerator
     return Fitted(model, encoding, reached, objective, str(accelerator.device), accelerator.is_main_process)
 
@@ -141,7 +148,16 @@ def _trained(
     elif make_accelerator(device).is_main_process:
         write_atomically(path, config.to_toml())
     return (
-        fit_parts(parts, config, folder=folder, resume=resume, device=device, encoding=encoding, **options),
+        fit_parts(
+            parts,
+            config,
+            folder=folder,
+            resume=resume,
+            device=device,
+            encoding=encoding,
+            keep_diverged=True,
+            **options,
+        ),
         parts,
         config,
     )
@@ -161,11 +177,11 @@ def _check_same(stored: RunConfig, given: RunConfig, folder: Path) -> None:
 def evaluate(parts: Parts, fitted: Fitted, config: RunConfig, folder: Path) -> FitResult:
     """Score the model on the test part (or what there is instead), and the cheap methods beside it.
 
-    The cheap methods see the sequences as they are before a batch transform such as noise padding.
+    The cheap methods are fitted on all that the model saw, the validation part too where the test part scores. They see
+    the sequences as they are before a batch transform such as noise padding.
     """
     encoding, objective = fitted.encoding, fitted.objective
-    held_out = {"test": parts.test, "validation": parts.validation, "training": parts.train}
-    name, chosen = next((name, part) for name, part in held_out.items() if part is not None)
+    name, chosen = parts.held_out()
     data = encoding.encode(chosen)
     raw = raw_predictions(fitted.model, data, device=fitted.device, transform=parts.whole.batch_transform)
     classification, regression = score(encoding, raw, data)
@@ -185,7 +201,8 @@ def evaluate(parts: Parts, fitted: Fitted, config: RunConfig, folder: Path) -> F
         curve=learning_curve(fitted.progress, objective.metric),
         classification=classification,
         regression=regression,
-        baselines=baseline_scores(encoding.encode(parts.train), data, encoding, objective),
+        baselines=baseline_scores(encoding.encode(parts.seen()), data, encoding, objective),
+        diverged=fitted.progress.diverged,
         config=config.to_dict(),
         environment={**environment(fitted.device), "seed": str(config.training.seed)},
     )

@@ -16,7 +16,8 @@ class Progress:
     """How far training has come, in plain values.
 
     ``epoch`` epochs are finished and ``batch`` batches of the next one, over which ``loss_sum`` and ``units`` run.
-    ``best_score`` is the metric and the loss of the best epoch, both turned so that more is better.
+    ``best_score`` is the metric and the loss of the best epoch, both turned so that more is better. ``diverged`` says
+    in a sentence why training was given up.
     """
 
     epoch: int = 0
@@ -29,6 +30,7 @@ class Progress:
     stale: int = 0
     finished: bool = False
     seconds: float = 0.0
+    diverged: str = ""
     history: list[dict[str, Any]] = field(default_factory=list)
 
 

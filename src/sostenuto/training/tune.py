@@ -1,21 +1,24 @@
-"""Search for settings on a validation part; the test part is never looked at."""
+"""Search for settings by cross-validation; the test part is never looked at."""
 
 import hashlib
 import json
 import math
+import statistics
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from tqdm import tqdm
 
-from sostenuto.checks import InputError, MissingExtraError, SostenutoError, check_choice, check_count
+from sostenuto.checks import InputError, MissingExtraError, SostenutoError, check_choice, check_count, require
 from sostenuto.data.dataset import Dataset
 from sostenuto.data.files.atomic import write_atomically
+from sostenuto.data.splits import fold_indices
 from sostenuto.training.config import RunConfig
-from sostenuto.training.data import divide
+from sostenuto.training.data import Parts, divide
 from sostenuto.training.run import fit_parts
 
 Choice = tuple[str, tuple[Any, ...]]
@@ -47,26 +50,28 @@ def search(
     *,
     trials: int = 20,
     sampler: str = "random",
+    folds: int = 3,
     device: str = "auto",
     progress: bool = True,
 ) -> list[dict[str, Any]]:
     """Try ``trials`` settings and return them best first; ``folder`` gets ``trials.jsonl`` and ``best.toml``.
 
-    Random draws are a function of the seed and the trial's number, so a search that was stopped goes on where it was.
-    ``sampler="optuna"`` learns from the trials before (the extra ``tune``).
+    Trial 0 is ``config`` as it is, so that what is found is never worse by the score. The score is the mean over
+    ``folds`` parts of the data outside the test part, each held out once; where a validation part is given, or the
+    split is one in time, it is that of the one validation part. Random draws are a function of the seed and the
+    trial's number, so a search that was stopped goes on where it was. ``sampler="optuna"`` learns from the trials
+    before (the extra ``tune``).
     """
     check_count("trials", trials)
     check_choice("sampler", sampler, ("random", "optuna"))
-    parts = divide(dataset, config.data, seed=config.training.seed)
-    if parts.validation is None:
-        raise InputError(
-            "expected a validation part to choose on, got none; set validation above 0 or bring more data."
-        )
+    check_count("folds", folds, least=2)
+    divided = _divided(dataset, config, folds)
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "trials.jsonl"
-    done = _read_trials(log, config)
+    done = _read_trials(log, _digest(config, folds))
     space = SPACES.get(config.model.layer, _COMMON | {"options.num_layers": ("choice", (1, 2))})
-    proposals = _optuna(space, config, done) if sampler == "optuna" else _random(space, config)
+    drawn = _optuna(space, config, done[1:]) if sampler == "optuna" else _random(space, config)
+    proposals = chain([({}, lambda _: None)], drawn)
     bar = tqdm(total=trials, desc="tuning", unit="trial", disable=not progress)
     for number, (settings, tell) in enumerate(proposals):
         if number >= trials:
@@ -74,8 +79,8 @@ def search(
         if number < len(done):
             tell(done[number]["score"])
         else:
-            row = {"trial": number, "digest": _digest(config), "settings": settings}
-            row |= _try(parts, apply_settings(config, settings), device)
+            row = {"trial": number, "digest": _digest(config, folds), "settings": settings}
+            row |= _try(divided, apply_settings(config, settings), device)
             tell(row["score"])
             done.append(row)
             with log.open("a", encoding="utf-8") as file:
@@ -105,21 +110,45 @@ def apply_settings(config: RunConfig, settings: dict[str, Any]) -> RunConfig:
     return replace(config, model=model, training=replace(config.training, **drawn["training"]))
 
 
-def _try(parts: Any, config: RunConfig, device: str) -> dict[str, Any]:
-    """Train once; a setting that diverges is recorded with its reason and ranks last."""
-    try:
-        fitted = fit_parts(parts, config, device=device, progress=False)
-    except SostenutoError as error:
-        if isinstance(error, InputError):
-            raise
-        return {"score": None, "reason": str(error)}
-    metric = fitted.objective.metric
-    best = next((row for row in fitted.progress.history if row["epoch"] == fitted.progress.best_epoch), None)
-    if best is None:
-        return {"score": None, "reason": "the validation score was never a finite number"}
-    value = best[f"validation_{metric}"]
-    score = value if fitted.objective.higher_is_better else -value
-    return {"score": score, metric: value, "epoch": best["epoch"], "seconds": round(fitted.progress.seconds, 2)}
+def _divided(dataset: Dataset, config: RunConfig, folds: int) -> list[Parts]:
+    """Give the pairs of a training and a validation part that every setting is tried on."""
+    seed = config.training.seed
+    if dataset.validation is not None or config.data.split == "time":
+        parts = divide(dataset, config.data, seed=seed)
+        cure = "set validation above 0 or bring more data"
+        require(parts.validation is not None, "expected a validation part to choose on", "got none", cure)
+        return [parts]
+    whole = divide(dataset, replace(config.data, validation=0.0), seed=seed)
+    least = 2 * folds
+    require(len(whole.train) >= least, f"expected at least {least} sequences to choose on", f"got {len(whole.train)}")
+    held_out = fold_indices(whole.train, folds, method=cast(Any, config.data.split), seed=seed)
+    rest = [np.setdiff1d(np.arange(len(whole.train)), fold) for fold in held_out]
+    return [
+        replace(whole, train=whole.train.take(kept), validation=whole.train.take(fold))
+        for kept, fold in zip(rest, held_out, strict=True)
+    ]
+
+
+def _try(divided: list[Parts], config: RunConfig, device: str) -> dict[str, Any]:
+    """Train once on every fold; a setting that diverges is recorded with its reason and ranks last."""
+    values, epochs, seconds = [], [], 0.0
+    metric, sign = "", 1
+    for parts in divided:
+        try:
+            fitted = fit_parts(parts, config, device=device, progress=False)
+        except SostenutoError as error:
+            if isinstance(error, InputError):
+                raise
+            return {"score": None, "reason": str(error)}
+        metric, sign = fitted.objective.metric, 1 if fitted.objective.higher_is_better else -1
+        best = next((row for row in fitted.progress.history if row["epoch"] == fitted.progress.best_epoch), None)
+        if best is None:
+            return {"score": None, "reason": "the validation score was never a finite number"}
+        values.append(best[f"validation_{metric}"])
+        epochs.append(best["epoch"])
+        seconds += fitted.progress.seconds
+    value = statistics.fmean(values)
+    return {"score": sign * value, metric: value, "folds": values, "epochs": epochs, "seconds": round(seconds, 2)}
 
 
 def _random(space: dict[str, Choice], config: RunConfig) -> Iterator[tuple[dict[str, Any], Any]]:
@@ -169,8 +198,8 @@ def _suggest(trial: Any, name: str, kind: str, values: tuple[Any, ...]) -> Any:
     return trial.suggest_float(name, *values, log=kind == "log")
 
 
-def _read_trials(log: Path, config: RunConfig) -> list[dict[str, Any]]:
-    """Read the trials of an earlier search with the same config; a half-written last line is dropped."""
+def _read_trials(log: Path, digest: str) -> list[dict[str, Any]]:
+    """Read the trials of an earlier search with the same settings; a half-written last line is dropped."""
     if not log.exists():
         return []
     done = []
@@ -179,12 +208,12 @@ def _read_trials(log: Path, config: RunConfig) -> list[dict[str, Any]]:
             row = json.loads(line)
         except json.JSONDecodeError:
             break
-        if row.get("digest") != _digest(config):
+        if row.get("digest") != digest:
             raise InputError(f"{log}: expected trials of the same settings, got others; choose another --out.")
         done.append(row)
     write_atomically(log, "".join(json.dumps(row) + "\n" for row in done))
     return done
 
 
-def _digest(config: RunConfig) -> str:
-    return hashlib.sha256(config.to_toml().encode()).hexdigest()[:16]
+def _digest(config: RunConfig, folds: int) -> str:
+    return hashlib.sha256(f"{folds} folds\n{config.to_toml()}".encode()).hexdigest()[:16]

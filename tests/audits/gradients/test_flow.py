@@ -8,6 +8,7 @@ from torch import nn
 
 from sostenuto.audits.gradients.flow import gradient_flow
 from sostenuto.checks import InputError
+from sostenuto.models.classifier import SequenceClassifier
 from sostenuto.nn import UnICORNN
 
 
@@ -91,3 +92,31 @@ def test_what_cannot_be_followed_is_refused():
         gradient_flow(model, X, y)
     with pytest.raises(InputError, match="expected a model with one recurrent layer"):
         gradient_flow(nn.Sequential(nn.Flatten(), nn.Linear(10, 2)), X, y)
+
+
+def test_a_model_that_reads_its_largest_state_is_asked_too():
+    """`UnICORNN.peak` hands ``timespans=None`` on: no time spans, and nothing to refuse."""
+    torch.manual_seed(0)
+    X, y = torch.randn(6, 12, 1), torch.arange(6) % 2
+    found = gradient_flow(SequenceClassifier(UnICORNN(1, 4, batch_first=True), 2, "max"), X, y)
+    assert len(found.layers[0].size) == 11
+
+
+def test_time_spans_that_a_model_gives_its_layer_are_followed_step_by_step():
+    class Uneven(Reading):
+        def forward(self, x):
+            spans = torch.linspace(0.5, 2.0, x.shape[1], dtype=x.dtype).expand(len(x), -1)
+            return self.head(self.layer(x, timespans=spans)[0][:, -1])
+
+    torch.manual_seed(0)
+    model = Uneven(UnICORNN(1, 4, batch_first=True)).double()
+    X, y = torch.randn(3, 9, 1, dtype=torch.float64), torch.tensor([0, 1, 1])
+    found = gradient_flow(model, X, y)
+    with torch.no_grad():
+        spans = torch.linspace(0.5, 2.0, 9, dtype=torch.float64).expand(3, -1)
+        state = model.layer(X[:, :4], timespans=spans[:, :4])[1]
+    parts = tuple(part.requires_grad_() for part in state)
+    output = model.layer(X[:, 4:], parts, timespans=spans[:, 4:])[0]
+    nn.functional.cross_entropy(model.head(output[:, -1]), y, reduction="sum").backward()
+    expected = math.sqrt(sum(float(part.grad.square().sum()) for part in parts) / 3)
+    assert found.layers[0].size[3] == pytest.approx(expected, rel=1e-9)

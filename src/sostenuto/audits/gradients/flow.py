@@ -184,14 +184,18 @@ def _stepping(layer: nn.Module) -> Iterator[_States]:
     states, whole = _States(), layer.forward
     batch_first = bool(getattr(layer, "batch_first", False))
 
-    def forward(input: Any, state: Any = None, **options: Any) -> tuple[Any, Any]:
-        if not isinstance(input, Tensor) or input.ndim != 3 or options:
-            got = "time spans" if options else type(input).__name__
+    def forward(input: Any, state: Any = None, *, timespans: Any = None) -> tuple[Any, Any]:
+        if not isinstance(input, Tensor) or input.ndim != 3:
+            got = type(input).__name__
             raise InputError(f"expected the recurrence to be asked about a plain batch of sequences, got {got}.")
         axis = 1 if batch_first else 0
+        parts = input.split(1, dim=axis)
+        spans = [{}] * len(parts)
+        if timespans is not None:
+            spans = [{"timespans": span} for span in timespans.split(1, dim=axis)]
         outputs = []
-        for part in input.split(1, dim=axis):
-            output, state = whole(part, state)
+        for part, span in zip(parts, spans, strict=True):
+            output, state = whole(part, state, **span)
             state = states.keep(state)
             outputs.append(output)
         return torch.cat(outputs, dim=axis), state

@@ -8,7 +8,7 @@ from sostenuto.data.files.cells import as_number, quoted
 from sostenuto.data.files.options import Options
 from sostenuto.data.files.place import Place
 from sostenuto.data.files.table import Table
-from sostenuto.data.files.targets import is_missing, label, read_numbers, read_targets
+from sostenuto.data.files.targets import is_missing, label, read_numbers, read_targets, whole_or_real
 from sostenuto.data.files.times import parse_times, timespans
 from sostenuto.types import Task
 
@@ -109,14 +109,14 @@ def _targets(
 
 
 def _step_targets(table: Table, cells: list[str], pieces: list[Index], labelled: bool) -> list[np.ndarray] | None:
-    """Return a target for every step: numbers where all are, class names otherwise."""
+    """Return a target for every step: numbers where all are (of an integer type where whole), class names otherwise."""
     missing = [is_missing(cell) for cell in cells]
     if all(missing) and not labelled:
         return None
     if any(missing):
         raise table.place.error(missing.index(True), "expected a target for every step", "got a missing one")
     if all(as_number(cell) is not None for cell in cells):
-        column = read_numbers(cells, table.place)
+        column = whole_or_real(read_numbers(cells, table.place))
     else:
         column = np.array([label(cell) for cell in cells], dtype=str)
     return [column[piece] for piece in pieces]

@@ -17,7 +17,7 @@ from sostenuto.data.batch import warn_of_exchanged_axes
 from sostenuto.data.dataset import SequenceSet
 from sostenuto.data.files.options import Options
 from sostenuto.data.files.place import Place
-from sostenuto.data.files.targets import read_targets
+from sostenuto.data.files.targets import read_targets, whole_or_real
 from sostenuto.data.files.text import read_bytes
 from sostenuto.types import Task
 
@@ -219,10 +219,12 @@ def _step_targets(place: Place, array: np.ndarray, name: str, lengths: list[int]
         rows = array.reshape(len(array), -1)
         array = np.array([_cells(place.path, row, name) for row in rows], dtype=str).reshape(array.shape)
         return [row[:length] for row, length in zip(array, lengths, strict=True)]
-    return [
+    rows = [
         _finite(place, row[:length], name, index)
         for index, (row, length) in enumerate(zip(array, lengths, strict=True))
     ]
+    whole = [whole_or_real(row) for row in rows]
+    return whole if all(row.dtype == np.int64 for row in whole) else rows
 
 
 def _finite(place: Place, array: np.ndarray, name: str, index: int | None = None) -> np.ndarray:

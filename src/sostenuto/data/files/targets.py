@@ -71,6 +71,16 @@ def read_targets(cells: list[str] | None, task: Task | None, *, labelled: bool, 
     return read_numbers(cells, place), task
 
 
+def whole_or_real(numbers: np.ndarray) -> np.ndarray:
+    """Give whole numbers an integer type, so that a few of them at every step count as classes.
+
+    >>> whole_or_real(np.array([0.0, 1.0])).dtype.kind, whole_or_real(np.array([0.0, 1.5])).dtype.kind
+    ('i', 'f')
+    """
+    whole = bool((numbers == np.floor(numbers)).all() and (np.abs(numbers) <= _LARGEST_WHOLE).all())
+    return numbers.astype(np.int64) if whole else numbers
+
+
 def read_numbers(cells: list[str], place: Place) -> np.ndarray:
     """Read targets that are finite numbers, none missing."""
     try:

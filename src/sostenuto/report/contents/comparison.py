@@ -28,7 +28,7 @@ def _parts(result: FitResult) -> tuple[Part, ...]:
     if figure is None:
         return (Prose("None of the scores is a finite number, so there is no picture."), table)
     told = "; ".join(f"{one.name}: {kind.write(one.score)}" for one in contenders)
-    caption = "Filled: the model. Open: cheap methods fitted on the same training part and scored on the same cases."
+    caption = "Filled: the model. Open: cheap methods fitted on all that the model saw, scored on the same cases."
     if result.metric == "accuracy":
         caption += " Bars: where the score would likely lie on many more cases (95\u202f%)."
     picture = Picture(figure, f"{kind.label} of the model and the baselines. {told}.")

@@ -2,7 +2,14 @@
 
 import math
 
-from sostenuto.report.judgment import best_baseline, evaluated_count, evaluated_things, most_common_share
+from sostenuto.report.judgment import (
+    best_baseline,
+    evaluated_count,
+    evaluated_things,
+    found_words,
+    most_common_share,
+    rare_classes,
+)
 from sostenuto.report.metrics import metric
 from sostenuto.report.numbers import binomial_interval, count, duration, percent
 from sostenuto.report.section import Card, Cards
@@ -11,8 +18,9 @@ from sostenuto.results import FitResult
 
 
 def headline(result: FitResult) -> Cards:
-    """Return the cards: score, baseline, finer scores, size, time."""
-    return Cards((_score(result), *_baseline(result), *_finer_scores(result), _size(result), _time(result)))
+    """Return the cards: score, recall of rare classes, baseline, finer scores, size, time."""
+    scores = (_score(result), *_rare(result), *_baseline(result), *_finer_scores(result))
+    return Cards((*scores, _size(result), _time(result)))
 
 
 def _score(result: FitResult) -> Card:
@@ -32,9 +40,17 @@ def _baseline(result: FitResult) -> list[Card]:
         else [Card("best cheap baseline", metric(best.metric).write(best.score), shorten(best.name, 40))]
     )
     share = most_common_share(result)
-    if result.metric == "accuracy" and not cards and math.isfinite(share):
+    said = best is not None and best.name == "most common class"
+    if result.metric == "accuracy" and math.isfinite(share) and not said:
         cards.append(Card("most common class", percent(share), "accuracy of always answering it"))
     return cards
+
+
+def _rare(result: FitResult) -> list[Card]:
+    return [
+        Card(f"recall of {shorten(one.name, 20)}", percent(one.recall), f"{found_words(one)} found; a rare class")
+        for one in rare_classes(result)[:2]
+    ]
 
 
 def _finer_scores(result: FitResult) -> list[Card]:

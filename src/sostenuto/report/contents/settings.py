@@ -8,7 +8,7 @@ from sostenuto.report.metrics import metric
 from sostenuto.report.numbers import counted, duration
 from sostenuto.report.section import Columns, Facts, Part, Prose, Section
 from sostenuto.report.text import one_line, shorten
-from sostenuto.results import FitResult
+from sostenuto.results import DataPart, FitResult
 
 _MOST_ROWS = 200
 _MOST_LETTERS = 300
@@ -82,19 +82,20 @@ def _written(value: Any) -> str:
 def _measured(result: FitResult) -> str:
     data = result.data
     kind = metric(result.metric)
-    part = {
+    parts: dict[DataPart, str] = {
         "test": "the test part, which took no part in training or in choosing the epoch",
         "validation": "the validation part, as there is no test part",
         "train": "the training part itself",
-    }.get(result.evaluated_on, f"the part called {one_line(result.evaluated_on)}")
+    }
     sentences = [
         f"The model was trained on {counted(data.num_train, 'sequence')} in {duration(result.seconds)} and scored on "
-        f"{part} ({evaluated_things(result)})."
+        f"{parts[result.evaluated_on]} ({evaluated_things(result)})."
     ]
     if kind.meaning:
         sentences.append(f"The metric is {kind.label}: {kind.meaning}.")
     if result.baselines:
-        sentences.append("Baselines saw the same training part and were scored on the same cases.")
+        both = " (training and validation part)" if result.evaluated_on == "test" and data.num_validation else ""
+        sentences.append(f"Baselines were fitted on all that the model saw{both} and scored on the same cases.")
     if data.checksum.strip():
         sentences.append(f"The training data has the checksum {one_line(data.checksum)}.")
     return " ".join(sentences)
