@@ -1,6 +1,7 @@
 import copy
 import json
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -218,6 +219,16 @@ def test_a_loss_that_grows_without_end_is_divergence():
     trainer._check_convergence(9e3)
     trainer.state.progress.history[-1] = {"train_loss": 5e4}
     trainer._check_convergence(4e4)
+
+
+@pytest.mark.parametrize(("weights", "best"), [(None, 1), (torch.tensor([1e-4, 1e3]), 2)])
+def test_weights_of_classes_count_when_the_epoch_is_chosen(weights, best):
+    """The epoch before the weights took effect has the better plain accuracy."""
+    trainer = make_trainer(settings(), objective=replace(CLASSES, class_weights=weights))
+    for epoch, (loss, accuracy) in enumerate([(1.0, 0.9), (0.5, 0.1)], start=1):
+        trainer.state.progress.epoch = epoch
+        trainer._keep_best(loss, accuracy)
+    assert trainer.state.progress.best_epoch == best
 
 
 def test_the_log_is_strict_json_with_the_numbers_of_probes(tmp_path):

@@ -224,9 +224,14 @@ class Trainer:
             raise DivergedError(f"expected a loss that falls, or stays below {DIVERGED:g}, {got}; {cure}.")
 
     def _keep_best(self, loss: float, metric: float) -> None:
-        """Compare by the metric, ties by the loss; what is not finite is never the best."""
+        """Compare by the metric, ties by the loss; what is not finite is never the best.
+
+        Where classes have weights the loss alone decides: it has them too, and the metric does not.
+        """
         progress = self.state.progress
         score = [metric if self.objective.higher_is_better else -metric, -loss]
+        if self.objective.class_weights is not None:
+            score = [-loss]
         finite = math.isfinite(metric) and math.isfinite(loss)
         if not finite or (progress.best_score is not None and score <= progress.best_score):
             progress.stale += 1
