@@ -1,8 +1,11 @@
 """What a test run needs before the library is imported: checks of its types, and the rule for GPU kernels."""
 
+import doctest
 import importlib.util
 import os
+import re
 import sys
+from collections.abc import Iterator
 from importlib.machinery import ModuleSpec, PathFinder
 from typing import Any
 
@@ -41,6 +44,19 @@ def pytest_report_header() -> list[str]:
         f"types: {'checked by beartype' if HAS_BEARTYPE else 'not checked, beartype is not installed'}",
         f"GPU kernels: {kernels if torch.cuda.is_available() or INTERPRETED else 'not run in this process'}",
     ]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    """Skip a test or a docstring's example that the library refuses for want of an extra, and say which."""
+    try:
+        return (yield)
+    except (ImportError, doctest.UnexpectedException) as error:
+        refusal = str(error.exc_info[1] if isinstance(error, doctest.UnexpectedException) else error)
+        package = re.search(r"needs the package '(\w+)'", refusal)
+        if package and importlib.util.find_spec(package[1]) is None:
+            pytest.skip(refusal)
+        raise
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
