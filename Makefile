@@ -63,7 +63,7 @@ format: $(VENV)/stamp-lint
 	$(VENV)/bin/ruff format .
 
 docs: $(VENV)/stamp-docs
-	$(RUN) -m sphinx -W --keep-going -b html docs docs/_build/html
+	$(RUN) -m sphinx -j auto -W --keep-going -b html docs docs/_build/html
 	@echo "The documentation is $(CURDIR)/docs/_build/html/index.html"
 
 bench: $(VENV)/stamp-base

@@ -1,7 +1,10 @@
 """What a user meets first: a cheap import, public names that resolve, and a core that needs no extra."""
 
+import importlib
+import re
 import subprocess
 import sys
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ from tests.apart import run_apart
 
 PACKAGE = Path(sostenuto.__file__).parent
 EXTRAS = ("cvxpy", "dask", "distributed", "optuna", "pyarrow", "pysiglib", "zarr")
+TESTS_ALONE = ("beartype", "foolbox", "torchrecurrent")
 HEAVY = ("accelerate", "jinja2", "matplotlib", "numba", "optuna", "pyarrow", "sklearn", "triton", "typer")
 
 # Hides packages as if they were not installed: an import fails and `find_spec` gives None, for every finder.
@@ -78,3 +82,27 @@ def test_every_module_imports_without_the_extra(hidden: tuple[str, ...]) -> None
         f"for name in {module_names()}:\n    importlib.import_module(name)\n"
     )
     run_apart(program + f"assert not set({hidden}) & set(sys.modules)")
+
+
+def test_the_tests_are_collected_without_any_extra() -> None:
+    """What a test imports beside the base install is imported in the test, which then skips."""
+    hidden = (*EXTRAS, *TESTS_ALONE)
+    root = Path(__file__).parents[1]
+    mention = re.compile(r"\b(?:import|importorskip\(\"|from) ?(" + "|".join(hidden) + r")\b")
+    files = [str(path) for path in sorted(root.glob("tests/**/*.py")) if mention.search(path.read_text("utf-8"))]
+    program = f"{HIDE}\nhide({hidden})\nimport pytest\nsys.exit(pytest.main(sys.argv[1:]))"
+    options = ("--collect-only", "-p", "no:cacheprovider", "-p", "no:xdist")
+    command = [sys.executable, "-c", program, *options, *files]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    assert len(files) >= 8
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert "types: not checked, beartype is not installed" in done.stdout
+
+
+def test_type_checks_leave_gpu_kernels_as_written() -> None:
+    """Triton compiles the source of a function: a decorator around it would be compiled in its place."""
+    pytest.importorskip("triton", reason="Triton has no wheel for this system")
+    pytest.importorskip("beartype")
+    kernels, op = importlib.import_module("sostenuto.ops.tanh.gpu"), importlib.import_module("sostenuto.ops.backend")
+    assert type(kernels.__spec__.loader) is SourceFileLoader
+    assert type(op.__spec__.loader) is not SourceFileLoader

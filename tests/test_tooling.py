@@ -19,9 +19,8 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "src
 IMPORT_NAMES = {
     "scikit-learn": "sklearn",
 }
-# Brought by a declared package: scipy by scikit-learn, triton by torch, dask by distributed, PIL by matplotlib,
-# markupsafe by jinja2.
-COME_ALONG = {"scipy", "llvmlite", "triton", "dask", "PIL", "markupsafe"}
+# Brought by a declared package: triton by torch, dask by distributed, PIL by matplotlib, markupsafe by jinja2.
+COME_ALONG = {"llvmlite", "triton", "dask", "PIL", "markupsafe"}
 EXPERIMENT = re.compile(r"experiments/\d{3}/[^/]+/run\.py$")
 UNSAFE_NAMES = {"eval", "exec", "compile", "__import__"}
 UNSAFE_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "joblib"}
@@ -114,6 +113,12 @@ def test_every_import_is_declared() -> None:
     assert {path: found for path, found in undeclared.items() if found} == {}
 
 
+def test_the_package_says_that_it_is_typed() -> None:
+    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["classifiers"]
+    assert "Typing :: Typed" in classifiers
+    assert (ROOT / "src" / "sostenuto" / "py.typed").is_file()
+
+
 def test_one_version_everywhere() -> None:
     citation = re.search(r"^version: (\S+)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE)
     changes = re.search(r"^## \[([^\]]+)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
@@ -127,7 +132,7 @@ def test_ci_runs_the_readme_command() -> None:
     commands = [line for line in script.read_text(encoding="utf-8").splitlines() if line.startswith("make ")]
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert os.access(script, os.X_OK)
-    assert commands == ["make lint", "make test"]
+    assert commands == ["make lint", "make docs", "make test"]
     assert "make demo" in readme
     assert "make test" in readme
 

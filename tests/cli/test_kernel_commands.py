@@ -6,8 +6,6 @@ import json
 
 import numpy as np
 import pytest
-import zarr
-from distributed import Client, LocalCluster
 
 from sostenuto.estimators.kernel_base import unit_norm
 from sostenuto.kernels import NTK, RBF, Polynomial, RecurrentNTK, Signature
@@ -49,6 +47,7 @@ class TestGram:
         np.testing.assert_allclose(np.load(tmp_path / "gram.npy"), expected, rtol=1e-12)
 
     def test_parts_raw_values_and_json(self, tmp_path):
+        zarr = pytest.importorskip("zarr")
         out = tmp_path / "cross.zarr"
         options = ("--kernel", "rbf", "-o", "length_scale=3", "--part", "cross", "--no-unit-norm", "--json")
         result = call("gram", "task/spirals", "--out", out, "--tile-size", 64, *options)
@@ -57,10 +56,12 @@ class TestGram:
         assert found["shape"] == list(zarr.open_array(out, mode="r").shape)
 
     def test_a_cluster_by_its_address(self, tmp_path):
+        distributed = pytest.importorskip("distributed")
         data = write_waves(tmp_path / "waves.npz", 12)
+        options = {"threads_per_worker": 1, "processes": False, "dashboard_address": None}
         with (
-            LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
-            Client(cluster, set_as_default=False),
+            distributed.LocalCluster(n_workers=1, **options) as cluster,
+            distributed.Client(cluster, set_as_default=False),
         ):
             address = cluster.scheduler_address
             result = call("gram", data, "--kernel", "rbf", "--out", tmp_path / "a.npy", "--scheduler", address)

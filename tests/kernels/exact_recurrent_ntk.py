@@ -1,6 +1,8 @@
 """The rectifier's normalized recurrent NTK of one pair in 60 digits: unscaled, as the paper writes it."""
 
-import mpmath
+import pytest
+
+mpmath = pytest.importorskip("mpmath")
 
 
 def exact_normalized(x, y, sigma_w, digits=60):

@@ -11,8 +11,6 @@ import sys
 import numpy as np
 import pytest
 import torch
-import zarr
-from distributed import Client, LocalCluster
 from sklearn.gaussian_process.kernels import Matern, WhiteKernel
 
 import sostenuto as so
@@ -25,6 +23,8 @@ from sostenuto.kernels.gram.packed import PackedSequences
 from sostenuto.kernels.gram.tiles import TileGrid, Work, compute_tile
 from tests.laws.kernel_laws import sample
 
+zarr = pytest.importorskip("zarr")
+distributed = pytest.importorskip("distributed")
 KERNEL = RBF(2.0)
 SIZE = 5
 PATHS = ("gram.npy", "gram.zarr")
@@ -43,10 +43,10 @@ def K(X):
 @pytest.fixture(scope="module")
 def client():
     with (
-        LocalCluster(
+        distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
         ) as cluster,
-        Client(cluster, set_as_default=False) as client,
+        distributed.Client(cluster, set_as_default=False) as client,
     ):
         yield client
 

@@ -9,10 +9,29 @@ import numpy as np
 import pytest
 import torch
 
+from sostenuto.ops.backend import DTYPES
+
+GPU = "cuda" if torch.cuda.is_available() else "cpu"
+"""Where the GPU kernels compute: on a GPU, else on the CPU under Triton's interpreter."""
 TIMES = (1, 2, 63, 257)
 LOOP = 1e-11
 FLOAT64 = 1e-10
 FLOAT32 = 1e-5
+
+
+def claims_float64(backend):
+    """Whether a backend computes in float64: the reference, "auto" and every backend that lists it."""
+    return torch.float64 in DTYPES.get(backend, (torch.float64,))
+
+
+def finest(backend):
+    """Give the finest precision that a backend claims."""
+    return torch.float64 if claims_float64(backend) else torch.float32
+
+
+def marked(backends):
+    """List backends as parameters; those that need a GPU carry its mark."""
+    return [pytest.param(name, marks=pytest.mark.gpu) if name == "gpu" else name for name in backends]
 
 
 def close(got, expected, tolerance):
@@ -78,13 +97,13 @@ def transposed(tensor):
 
 
 @cache
-def by_reference(laws, T, seed, timespans, gpu, drawn, computed):
+def by_reference(laws, T, seed, timespans, drawn, computed):
     """Give the reference's results and gradients, of inputs ``drawn`` in one dtype and ``computed`` in another.
 
     Once for every backend: over a few hundred steps the reference takes longer than all that is compared with it.
     """
     own = laws()
-    tensors = own.make(T, seed=seed, timespans=timespans, dtype=drawn, backend="gpu" if gpu else "reference")
+    tensors = own.make(T, seed=seed, timespans=timespans, dtype=drawn)
     return differentiate(own.on("reference"), {name: tensor.to(computed) for name, tensor in tensors.items()})
 
 
@@ -94,6 +113,9 @@ class RecurrenceLaws:
     ``states`` names the parts of the initial state among the inputs, the output's first; ``over_time`` the inputs with
     a leading time axis; ``projected`` the one that may come in lower precision; ``backends`` is the op's own list. An
     input called ``timespans`` is optional, and data: no gradient is asked of it.
+
+    A law runs in the finest precision that its backend claims, and holds it to that precision's tolerance; a law of
+    float64 itself asks for a ``double_backend``.
     """
 
     states: tuple[str, ...]
@@ -101,6 +123,10 @@ class RecurrenceLaws:
     projected = "x"
     backends: tuple[str, ...] = ("reference",)
     timespans: tuple[bool, ...] = (False,)
+    single: dict[str, float] = {}
+    """The tolerance in float32 of a backend whose arithmetic is not plain float32's."""
+    low: dict[str, float] = {}
+    """The tolerance of gradients for inputs in bfloat16 of a backend that keeps more than inputs in it."""
 
     def inputs(self, T, B, H):
         """Return float64 tensors by name, `timespans` (T, B) above 0 among them where the op takes them."""
@@ -116,24 +142,31 @@ class RecurrenceLaws:
 
     def pytest_generate_tests(self, metafunc):
         if "backend" in metafunc.fixturenames:
-            gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-            marked = [pytest.param(name, marks=gpu) if name == "gpu" else name for name in self.backends]
-            metafunc.parametrize("backend", marked)
+            metafunc.parametrize("backend", marked(self.backends))
+        if "double_backend" in metafunc.fixturenames:
+            metafunc.parametrize("double_backend", marked(filter(claims_float64, self.backends)))
         if "timespans" in metafunc.fixturenames:
             metafunc.parametrize("timespans", self.timespans)
 
-    def make(self, T, *, seed=0, timespans=True, dtype=torch.float64, shape=None, backend="reference"):
-        """Draw inputs of a random batch and width, or of a given ``shape``, where ``backend`` computes."""
+    def make(self, T, *, seed=0, timespans=True, dtype=None, shape=None, backend="reference"):
+        """Draw inputs of a random batch and width, or of a given ``shape``, where and as finely as a backend computes.
+
+        They are the same for every backend, up to rounding.
+        """
         torch.manual_seed(seed)
         B, H = shape or (int(torch.randint(1, 6, ())), int(torch.randint(1, 70, ())))
         tensors = self.inputs(T, B, H)
         if not timespans:
             tensors.pop("timespans", None)
-        device = "cuda" if backend == "gpu" else "cpu"
-        return {name: tensor.to(device, dtype) for name, tensor in tensors.items()}
+        device = GPU if backend == "gpu" else "cpu"
+        return {name: tensor.to(device, dtype or finest(backend)) for name, tensor in tensors.items()}
 
-    def known(self, T, seed, timespans, backend, *, drawn=torch.float64, computed=torch.float64):
-        return by_reference(type(self), T, seed, timespans, backend == "gpu", drawn, computed)
+    def known(self, T, seed, timespans, *, drawn=torch.float64, computed=torch.float64):
+        return by_reference(type(self), T, seed, timespans, drawn, computed)
+
+    def within(self, backend, tolerance):
+        """Give the tolerance of a law: its own in float64, float32's where a backend has nothing finer."""
+        return tolerance if claims_float64(backend) else self.single.get(backend, FLOAT32)
 
     def on(self, backend):
         return lambda tensors: self.run(tensors, backend)
@@ -144,16 +177,17 @@ class RecurrenceLaws:
     @pytest.mark.parametrize("T", TIMES)
     def test_is_a_plain_loop(self, backend, T, timespans):
         tensors = self.make(T, seed=T, timespans=timespans, backend=backend)
-        expected = self.loop({name: tensor.cpu().numpy() for name, tensor in tensors.items()})
+        expected = self.loop({name: tensor.double().cpu().numpy() for name, tensor in tensors.items()})
         for one, other in zip(self.run(tensors, backend), expected, strict=True):
-            close(one, torch.from_numpy(np.asarray(other)), LOOP)
+            close(one.double(), torch.from_numpy(np.asarray(other)), self.within(backend, LOOP))
 
     @pytest.mark.parametrize("T", TIMES)
-    def test_is_the_reference_with_every_gradient(self, backend, T, timespans):
-        tolerance = 0.0 if backend == "reference" else FLOAT64  # 0: then the law says that the op is deterministic
+    def test_is_the_reference_with_every_gradient(self, double_backend, T, timespans):
+        exact = double_backend == "reference"  # then the law says that the op is deterministic
         for seed in (T, T + 1):
-            tensors = self.make(T, seed=seed, timespans=timespans, backend=backend)
-            compare(differentiate(self.on(backend), tensors), self.known(T, seed, timespans, backend), tolerance)
+            tensors = self.make(T, seed=seed, timespans=timespans, backend=double_backend)
+            got = differentiate(self.on(double_backend), tensors)
+            compare(got, self.known(T, seed, timespans), 0.0 if exact else FLOAT64)
 
     @pytest.mark.parametrize("T", TIMES)
     def test_float32_is_as_near_the_truth_as_the_reference(self, backend, T, timespans):
@@ -161,26 +195,27 @@ class RecurrenceLaws:
         for seed in (T, T + 1):
             single = self.make(T, seed=seed, timespans=timespans, dtype=torch.float32, backend=backend)
             truth, rough = (
-                self.known(T, seed, timespans, backend, drawn=torch.float32, computed=dtype)
+                self.known(T, seed, timespans, drawn=torch.float32, computed=dtype)
                 for dtype in (torch.float64, torch.float32)
             )
             got = differentiate(self.on(backend), single)
             assert all(value.dtype == torch.float32 for value in values_of(got))
-            assert largest_error(got, truth) <= max(FLOAT32, 2 * largest_error(rough, truth))
+            limit = self.single.get(backend, FLOAT32)
+            assert largest_error(got, truth) <= max(limit, 2 * largest_error(rough, truth))
 
     def test_gradients_from_each_result_alone(self, backend):
         tensors = self.make(63, backend=backend)
         for index in range(1 + len(self.states)):
             expected = differentiate(self.on("reference"), tensors, only=index)
-            compare(differentiate(self.on(backend), tensors, only=index), expected, FLOAT64)
+            compare(differentiate(self.on(backend), tensors, only=index), expected, self.within(backend, FLOAT64))
             assert all(expected[1][name].abs().max() > 0 for name in (self.projected, self.states[0]))
 
-    def test_gradients_are_the_derivatives(self, backend, timespans):
-        tensors = self.make(4, timespans=timespans, shape=(2, 3), backend=backend)
+    def test_gradients_are_the_derivatives(self, double_backend, timespans):
+        tensors = self.make(4, timespans=timespans, shape=(2, 3), backend=double_backend)
         names = differentiable(tensors)
 
         def run(*values):
-            return self.run({**tensors, **dict(zip(names, values, strict=True))}, backend)
+            return self.run({**tensors, **dict(zip(names, values, strict=True))}, double_backend)
 
         assert torch.autograd.gradcheck(run, [tensors[name].requires_grad_() for name in names], atol=1e-7)
 
@@ -204,7 +239,7 @@ class RecurrenceLaws:
             second, *end = self.run({**rest, **dict(zip(self.states, middle, strict=True))}, backend)
             return torch.cat([first, second]), *end
 
-        compare(differentiate(split, tensors), differentiate(self.on(backend), tensors), FLOAT64)
+        compare(differentiate(split, tensors), differentiate(self.on(backend), tensors), self.within(backend, FLOAT64))
 
     def test_final_state_is_the_last_output(self, backend):
         for T in TIMES:
@@ -218,9 +253,9 @@ class RecurrenceLaws:
             alone = {name: tensor[:, b : b + 1] for name, tensor in tensors.items() if name in self.over_time}
             alone |= {name: tensors[name][b : b + 1] for name in self.states}
             own, *ends = self.run({**tensors, **alone}, backend)
-            close(own, outputs[:, b : b + 1], LOOP)
+            close(own, outputs[:, b : b + 1], self.within(backend, LOOP))
             for end, final in zip(ends, finals, strict=True):
-                close(end, final[b : b + 1], LOOP)
+                close(end, final[b : b + 1], self.within(backend, LOOP))
 
     def test_leaves_its_inputs_alone(self, backend):
         tensors = self.make(20, backend=backend)
@@ -247,7 +282,8 @@ class RecurrenceLaws:
         leaves = {name: tensor.requires_grad_(name in names) for name, tensor in laid_out.items()}
         results = self.run(leaves, backend)
         gradients = torch.autograd.grad(results, [leaves[name] for name in names], weights_of(results))
-        compare((tuple(r.detach() for r in results), dict(zip(names, gradients, strict=True))), expected, FLOAT64)
+        got = tuple(result.detach() for result in results), dict(zip(names, gradients, strict=True))
+        compare(got, expected, self.within(backend, FLOAT64))
 
     def test_reads_expanded_states(self, backend):
         tensors = self.make(9, shape=(3, 5), backend=backend)
@@ -259,7 +295,7 @@ class RecurrenceLaws:
         def repeated(leaves):
             return self.run({**leaves, **{name: leaves[name].repeat(3, 1) for name in self.states}}, backend)
 
-        compare(differentiate(expanded, tensors), differentiate(repeated, tensors), FLOAT64)
+        compare(differentiate(expanded, tensors), differentiate(repeated, tensors), self.within(backend, FLOAT64))
 
     def test_takes_expanded_gradients(self, backend):
         tensors = self.make(63, backend=backend)
@@ -272,7 +308,7 @@ class RecurrenceLaws:
             return {name: leaves[name].grad for name in names}
 
         spread, dense = gradients(lambda o: o.new_ones(()).expand_as(o)), gradients(torch.ones_like)
-        compare(((), spread), ((), dense), FLOAT64)
+        compare(((), spread), ((), dense), self.within(backend, FLOAT64))
 
     def test_reads_no_uninitialized_memory(self, backend):
         """With deterministic algorithms torch fills every new buffer with NaN, so what was not written shows."""
@@ -284,7 +320,7 @@ class RecurrenceLaws:
             got = differentiate(self.on(backend), tensors)
         finally:
             torch.use_deterministic_algorithms(False)
-        compare(got, expected, FLOAT64)
+        compare(got, expected, self.within(backend, FLOAT64))
 
     def test_low_precision_input_keeps_a_float32_state(self, backend):
         tensors = self.make(63, dtype=torch.float32, backend=backend)
@@ -297,7 +333,8 @@ class RecurrenceLaws:
         for one, other in zip(results, expected, strict=True):
             close(one, other, FLOAT32)
         expected_gradients[self.projected] = expected_gradients[self.projected].bfloat16()
-        compare(((), gradients), ((), expected_gradients), FLOAT32 if backend == "reference" else 1e-2)
+        limit = FLOAT32 if backend == "reference" else self.low.get(backend, 1e-2)
+        compare(((), gradients), ((), expected_gradients), limit)
 
 
 class ScanLaws(RecurrenceLaws):
@@ -309,7 +346,8 @@ class ScanLaws(RecurrenceLaws):
         tensors = self.make(63, backend=backend)
         ones = {**tensors, "timespans": torch.ones_like(tensors["timespans"])}
         without = {name: tensor for name, tensor in tensors.items() if name != "timespans"}
-        compare(differentiate(self.on(backend), ones), differentiate(self.on(backend), without), FLOAT64)
+        got, expected = (differentiate(self.on(backend), each) for each in (ones, without))
+        compare(got, expected, self.within(backend, FLOAT64))
 
     def test_a_span_of_zero_leaves_the_state(self, backend):
         tensors = self.make(20, shape=(3, 4), backend=backend)
@@ -325,7 +363,7 @@ class ScanLaws(RecurrenceLaws):
         results, gradients = differentiate(self.on(backend), tensors)
         short = {**tensors, **{name: tensors[name][:12] for name in self.over_time if name in tensors}}
         outputs, *finals = self.run(short, backend)
-        close(results[0][:12], outputs, LOOP)
+        close(results[0][:12], outputs, self.within(backend, LOOP))
         for end, final in zip(results[1:], finals, strict=True):
-            assert torch.equal(end, final)
+            close(end, final, self.within(backend, 0.0))  # on a GPU steps of a block and single ones may round apart
         assert not gradients[self.projected][12:].any()

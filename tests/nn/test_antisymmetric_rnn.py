@@ -1,6 +1,5 @@
 import pytest
 import torch
-import torchrecurrent
 
 from sostenuto.checks import InputError
 from sostenuto.nn import AntisymmetricRNN
@@ -39,6 +38,7 @@ def test_equals_a_plain_loop(gated):
 
 @pytest.mark.parametrize("gated", [False, True])
 def test_equals_torchrecurrent(gated):
+    torchrecurrent = pytest.importorskip("torchrecurrent")
     """Theirs has a second bias, which is zero here; in the gated unit it enters the value but not the gate."""
     layer = AntisymmetricRNN(3, 5, step_size=0.2, gamma=0.3, gated=gated, dtype=F64)
     cls = torchrecurrent.GatedAntisymmetricRNN if gated else torchrecurrent.AntisymmetricRNN

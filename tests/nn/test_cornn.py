@@ -1,6 +1,5 @@
 import pytest
 import torch
-import torchrecurrent
 
 from sostenuto.checks import InputError
 from sostenuto.nn import CoRNN
@@ -38,6 +37,7 @@ def test_equals_a_plain_loop(damping):
 
 
 def test_equals_torchrecurrent():
+    torchrecurrent = pytest.importorskip("torchrecurrent")
     """Theirs damps explicitly, and has three biases; two are zero here."""
     layer = CoRNN(3, 5, damping="explicit", dtype=F64, **SETTINGS)
     theirs = torchrecurrent.coRNN(3, 5, dt=0.2, gamma=2.7, epsilon=4.7, dtype=F64)

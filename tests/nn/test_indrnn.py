@@ -1,6 +1,5 @@
 import pytest
 import torch
-import torchrecurrent
 from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
 
 from sostenuto.checks import InputError
@@ -28,6 +27,7 @@ def test_equals_a_plain_loop(activation):
 
 
 def test_equals_torchrecurrent():
+    torchrecurrent = pytest.importorskip("torchrecurrent")
     """Theirs has a second bias, which is zero here, and draws w from a normal distribution."""
     layer = IndRNN(3, 5, activation="tanh", dtype=F64)
     theirs = torchrecurrent.IndRNN(3, 5, dtype=F64)

@@ -6,7 +6,7 @@ import torch
 from sostenuto.ops.dense_scan import dense_scan
 from sostenuto.ops.dense_scan.reference import dense_scan_reference
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU on this machine")
+pytestmark = pytest.mark.gpu(interpreted=False)
 CASES = [
     (50, 17, 20, "full"), (1, 9, 16, "full"), (50, 128, 128, "full"), (50, 128, 128, "two"), (50, 30, 256, "full"),
     (50, 128, 256, "scalar"), (50, 128, 200, "two"), (40, 33, 256, "all"), (40, 128, 512, "full"),

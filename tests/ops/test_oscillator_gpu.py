@@ -1,63 +1,80 @@
-"""The Triton scan under Triton's interpreter, in a process of its own: the interpreter is chosen before the import."""
+"""The Triton kernels of the oscillator scan, called as they are: on a GPU, or under Triton's interpreter."""
+
+# ruff: noqa: N803 (T, B, H are the names inside ops)
 
 import os
 import subprocess
 import sys
 
 import pytest
-
-SCRIPT = """
-import warnings
-warnings.simplefilter("ignore")
 import torch
-from sostenuto.ops.oscillator_scan import gpu
+
 from sostenuto.ops.oscillator_scan.marks import EVERY
 from sostenuto.ops.oscillator_scan.reference import oscillator_scan_reference
+from tests.laws.op_laws import GPU
 
-def check(T, B, H, spans, wide=False, marked=False, dtype=torch.float32):
+pytest.importorskip("triton", reason="Triton has no wheel for this system")
+import triton
+import triton.language as tl
+
+from sostenuto.ops.oscillator_scan import gpu
+from sostenuto.ops.tanh.gpu import tanh, tanh_with_slope
+
+
+def check(T, B, H, spans, marked=False, dtype=torch.float32):
     torch.manual_seed(T)
-    gpu.WIDE = 1 if wide else 1 << 17
-    marks = torch.full((-(-T // EVERY), B, H), torch.nan) if marked else None
-    x = torch.randn(T, B, H).to(dtype).float()
-    weight, step = 2 * torch.rand(H) - 0.5, 0.05 + 0.2 * torch.rand(H)
-    y, z = 0.5 * torch.randn(B, H), 0.5 * torch.randn(B, H)
-    timespans = 0.2 + torch.rand(T, B) if spans else None
+    marks = torch.full((-(-T // EVERY), B, H), torch.nan, device=GPU) if marked else None
+    x = torch.randn(T, B, H).to(GPU, dtype).float()
+    weight, step = (2 * torch.rand(H) - 0.5).to(GPU), (0.05 + 0.2 * torch.rand(H)).to(GPU)
+    y, z = 0.5 * torch.randn(B, H).to(GPU), 0.5 * torch.randn(B, H).to(GPU)
+    timespans = (0.2 + torch.rand(T, B)).to(GPU) if spans else None
     leaves = [tensor.double().requires_grad_() for tensor in (x, weight, step, y, z)]
     double = None if timespans is None else timespans.double()
     outputs, _, last = oscillator_scan_reference(*leaves[:3], 1.3, *leaves[3:], timespans=double)
-    d_outputs, d_last = torch.randn(T, B, H), torch.randn(B, H)
+    d_outputs, d_last = torch.randn(T, B, H).to(GPU), torch.randn(B, H).to(GPU)
     truth = [outputs, last, *torch.autograd.grad((outputs, last), leaves, (d_outputs.double(), d_last.double()))]
     got, got_last = gpu.forward(x.to(dtype), weight, step, 1.3, y, z, timespans, marks)
     if marked:
-        assert marks.isfinite().all() and torch.equal(marks[0], z)
+        assert marks.isfinite().all()
+        assert torch.equal(marks[0], z)
     gradients = gpu.backward(x.to(dtype), weight, step, 1.3, y, got, got_last, timespans, d_outputs, d_last, marks)
     assert gradients[0].dtype == dtype
     for index, (one, other) in enumerate(zip([got, got_last, *gradients], truth, strict=True)):
         error = ((one.double() - other).abs().max() / other.abs().max()).item()
         limit = 1e-2 if dtype == torch.bfloat16 and index == 2 else 1e-5
-        assert error <= limit, (T, B, H, spans, wide, marked, dtype, index, error)
+        assert error <= limit, (T, B, H, spans, marked, dtype, index, error)
 
-for T in (1, 2, 12, 13, 16, 17, 33, 63):
-    for spans in (False, True):
-        check(T, 3, 13, spans)
-check(20, 2, 40, False, wide=True)
-check(9, 2, 40, True, wide=True)
-for T in (1, 7, 8, 9, 12, 20, 24):
-    for spans in (False, True):
-        check(T, 2, 40, spans, wide=True, marked=True)
-check(21, 2, 16, False, dtype=torch.bfloat16)
-check(21, 2, 16, False, wide=True, marked=True, dtype=torch.bfloat16)
-print("agreed")
-"""
 
-TANH = """
-import warnings
-warnings.simplefilter("ignore")
-import numpy as np, torch, triton, triton.language as tl
-from sostenuto.ops.tanh.gpu import tanh, tanh_with_slope
+@pytest.mark.gpu
+@pytest.mark.parametrize("spans", [False, True])
+@pytest.mark.parametrize("T", [1, 2, 12, 13, 16, 17, 33, 63])
+def test_steps_in_and_beside_whole_blocks(T, spans):
+    check(T, 3, 13, spans)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("T", "spans"), [(20, False), (9, True)])
+def test_many_columns(T, spans, monkeypatch):
+    monkeypatch.setattr(gpu, "WIDE", 1)
+    check(T, 2, 40, spans)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("spans", [False, True])
+@pytest.mark.parametrize("T", [1, 7, 8, 9, 12, 20, 24])
+def test_many_columns_from_marks(T, spans, monkeypatch):
+    monkeypatch.setattr(gpu, "WIDE", 1)
+    check(T, 2, 40, spans, marked=True)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("marked", [False, True])
+def test_inputs_of_lower_precision(marked):
+    check(21, 2, 16, False, marked=marked, dtype=torch.bfloat16)
+
 
 @triton.jit
-def run(x, value, again, slope, BLOCK: tl.constexpr):
+def _tanh(x, value, again, slope, BLOCK: tl.constexpr):
     o = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     b = tl.load(x + o)
     t, s = tanh_with_slope(b, b * 2.885390081777927)
@@ -65,27 +82,18 @@ def run(x, value, again, slope, BLOCK: tl.constexpr):
     tl.store(again + o, t)
     tl.store(slope + o, s)
 
-x = torch.cat([torch.linspace(-12, 12, 32768), torch.logspace(-20, 0, 16384), -torch.logspace(-20, 0, 16384)])
-value, again, slope = (torch.empty_like(x) for _ in range(3))
-run[(16,)](x, value, again, slope, BLOCK=4096)
-truth = torch.tanh(x.double())
-for got in (value, again):
-    assert ((got - truth) / truth).abs().max() < 1e-6
-    assert got.abs().max() <= 1
-assert (slope.double() * torch.cosh(x.double()) ** 2 - 1).abs().max() < 5e-6
-print("agreed")
-"""
 
-
-@pytest.mark.parametrize("script", [SCRIPT, TANH], ids=["scan", "tanh"])
-def test_under_the_interpreter(script):
-    pytest.importorskip("triton", reason="Triton has no wheel for this system")
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, env=environment, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.strip() == "agreed"
+@pytest.mark.gpu
+def test_tanh_and_its_slope():
+    near = torch.logspace(-20, 0, 16384)
+    x = torch.cat([torch.linspace(-12, 12, 32768), near, -near]).to(GPU)
+    value, again, slope = (torch.empty_like(x) for _ in range(3))
+    _tanh[(16,)](x, value, again, slope, BLOCK=4096)
+    truth = torch.tanh(x.double())
+    for got in (value, again):
+        assert ((got - truth) / truth).abs().max() < 1e-6
+        assert got.abs().max() <= 1
+    assert (slope.double() * torch.cosh(x.double()) ** 2 - 1).abs().max() < 5e-6
 
 
 COMPILED = """
@@ -109,7 +117,6 @@ print("tanh.approx.f32" in text, "ex2.approx" in text)
 @pytest.mark.parametrize(("asked", "found"), [("0", "False True"), ("1", "True False")])
 def test_the_hardwares_tanh_is_taken_only_when_asked_for(asked, found):
     """Compiled for an H200 without one: the interpreter cannot run the instruction."""
-    pytest.importorskip("triton", reason="Triton has no wheel for this system")
     environment = {**os.environ, "SOSTENUTO_APPROXIMATE_TANH": asked}
     environment.pop("TRITON_INTERPRET", None)
     done = subprocess.run(

@@ -1,56 +1,64 @@
-"""The Triton kernel under Triton's interpreter, in a process of its own: it is chosen before the import."""
+"""The Triton kernel of the recurrent NTK, called as it is: on a GPU, or under Triton's interpreter."""
 
+import itertools
 import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+import torch
 
-SCRIPT = """
-import warnings
-warnings.simplefilter("ignore")
-import itertools, numpy as np, torch
-from sostenuto.ops.recurrent_ntk import Scales, cpu, gpu
+from sostenuto.ops.recurrent_ntk import cpu
 from sostenuto.ops.recurrent_profile.cpu import profiles
+from tests.laws.op_laws import GPU
 
-gpu.ROWS = gpu.COLUMNS = 8
+pytest.importorskip("triton", reason="Triton has no wheel for this system")
+from sostenuto.ops.recurrent_ntk import gpu
+
+
+@pytest.fixture(autouse=True)
+def _small_tiles(monkeypatch):
+    """Cut 9 sequences into two tiles, the second with one of them."""
+    monkeypatch.setattr(gpu, "ROWS", 8)
+    monkeypatch.setattr(gpu, "COLUMNS", 8)
+
+
 def check(lengths, layers, erf, start, kind, channels):
     generator = np.random.default_rng(0)
     lengths = np.array(sorted(lengths, reverse=True))
     x = [generator.normal(size=(t, channels)) for t in lengths]
     x[1] = -x[0] if len(x[1]) == len(x[0]) else x[1]
     x[-1] = x[-2] if lengths[-1] == lengths[-2] else x[-1]
-    numbers = np.arange(len(x)); numbers[-1] = numbers[-2] if lengths[-1] == lengths[-2] else numbers[-1]
+    numbers = np.arange(len(x))
+    numbers[-1] = numbers[-2] if lengths[-1] == lengths[-2] else numbers[-1]
     sigmas = np.array([[1.3] * layers, [0.9] * layers, [start / 2] * layers, [start] * layers])
     side = profiles(np.concatenate(x), lengths, sigmas, erf)
-    options = dict(layers=layers, erf=erf, bias=start > 0, kind=kind)
-    table = torch.from_numpy(np.ascontiguousarray(np.moveaxis(side.table, 0, -1)))
-    t = torch.from_numpy(lengths), torch.from_numpy(numbers)
+    options = {"layers": layers, "erf": erf, "bias": start > 0, "kind": kind}
+    table = torch.from_numpy(np.ascontiguousarray(np.moveaxis(side.table, 0, -1))).to(GPU)
+    t = torch.from_numpy(lengths).to(GPU), torch.from_numpy(numbers).to(GPU)
     for mode in ("all", "upper"):
         truth = cpu.pairs(side, side, (numbers, numbers), pooling="last", mode=mode, **options)
-        got = gpu.pairs(table, table, (t[0],) * 2, (t[1],) * 2, parts=side.parts, mode=mode, **options).numpy()
+        got = gpu.pairs(table, table, (t[0],) * 2, (t[1],) * 2, parts=side.parts, mode=mode, **options).cpu().numpy()
         if mode == "upper":
             truth, got = np.triu(truth), np.triu(got)
         error = np.abs(got - truth).max() / np.abs(truth).max()
         assert error < 1e-13, (lengths, layers, erf, start, kind, mode, error)
 
-# Two tiles a side, the second with one sequence; of one length: a step before the loop and two in it.
-for layers, erf, start in itertools.product((1, 2, 3), (False, True), (0.0, 0.4)):
-    check([3] * 9, layers, erf, start, "ntk", 1)
-    check([4, 3, 3, 2, 2, 2, 2, 1, 1], layers, erf, start, "ntk", 2)
-check([3] * 9, 2, False, 0.3, "nngp", 2)
-print("agreed")
-"""
+
+# Triton interprets by numpy, which warns of what lanes beyond the last sequence divide; a GPU does not.
+@pytest.mark.filterwarnings("ignore:(divide by zero|invalid value):RuntimeWarning")
+@pytest.mark.gpu
+@pytest.mark.parametrize(("layers", "erf", "start"), list(itertools.product((1, 2, 3), (False, True), (0.0, 0.4))))
+@pytest.mark.parametrize("lengths", [[3] * 9, [4, 3, 3, 2, 2, 2, 2, 1, 1]], ids=["equal", "ragged"])
+def test_agrees_with_the_cpu(layers, erf, start, lengths):
+    """Of one length: a step before the loop and two in it."""
+    check(lengths, layers, erf, start, "ntk", 1 if lengths[0] == 3 else 2)
 
 
-def test_under_the_interpreter():
-    pytest.importorskip("triton", reason="Triton has no wheel for this system")
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, env=environment, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert "agreed" in done.stdout
+@pytest.mark.gpu
+def test_the_kernel_without_training_agrees_with_the_cpu():
+    check([3] * 9, 2, False, 0.3, "nngp", 2)
 
 
 COMPILED = """
@@ -77,7 +85,6 @@ print("sqrt.rn.f64" in text, "div.rn.f64" in text, "rsqrt.approx" in text)
 
 def test_compiled_for_an_h200_no_step_has_a_rounded_root_or_a_division():
     """These branch, pair by pair, so that pairs no longer run side by side."""
-    pytest.importorskip("triton", reason="Triton has no wheel for this system")
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     done = subprocess.run(
         [sys.executable, "-c", COMPILED], capture_output=True, text=True, env=environment, timeout=300, check=False

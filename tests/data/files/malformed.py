@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import pytest
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,9 @@ class Malformed:
     options: dict[str, Any] = field(default_factory=dict)
 
     def make(self, folder: Path) -> Path:
-        """Write the input into ``folder`` and return its path."""
+        """Write the input into ``folder`` and return its path; skip the test where its reader needs an extra."""
+        if self.filename.endswith(".parquet"):
+            pytest.importorskip("pyarrow")
         path = folder / self.filename
         if self.kind == "folder":
             path.mkdir()
@@ -72,11 +75,10 @@ def npy() -> bytes:
 
 def parquet(**columns: Any) -> Callable[[], bytes]:
     def build() -> bytes:
-        import pyarrow
-        import pyarrow.parquet
-
+        pyarrow = pytest.importorskip("pyarrow")
+        written = pytest.importorskip("pyarrow.parquet")
         buffer = io.BytesIO()
-        pyarrow.parquet.write_table(pyarrow.table(columns), buffer)
+        written.write_table(pyarrow.table(columns), buffer)
         return buffer.getvalue()
 
     return build

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow
-import pyarrow.parquet
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -127,6 +126,7 @@ def test_npz(sequences, data, layout):
 
 @given(ragged(), st.data())
 def test_long_parquet(sequences, data):
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     labels = data.draw(st.lists(NAMES, min_size=len(sequences), max_size=len(sequences)))
     stacked = np.concatenate(sequences)
     lengths = [len(sequence) for sequence in sequences]
@@ -134,5 +134,5 @@ def test_long_parquet(sequences, data):
     columns["series"] = np.repeat(np.arange(len(sequences)), lengths)
     columns["target"] = [name for name, length in zip(labels, lengths, strict=True) for _ in range(length)]
     buffer = io.BytesIO()
-    pyarrow.parquet.write_table(pyarrow.table(columns), buffer)
+    parquet.write_table(pyarrow.table(columns), buffer)
     assert_same(read_back("data.parquet", buffer.getvalue(), task="classification"), sequences, labels)

@@ -5,12 +5,15 @@ import io
 from datetime import date, datetime, timedelta
 
 import numpy as np
-import pyarrow
-import pyarrow.parquet
 import pytest
 
 from sostenuto.checks import FileFormatError, MissingExtraError
 from sostenuto.data.files import read
+
+
+def write_parquet(columns, path):
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pyarrow.table(columns), path)
 
 
 @pytest.fixture(params=["csv", "parquet"])
@@ -20,7 +23,7 @@ def write(request, tmp_path):
     def to_file(**columns):
         path = tmp_path / f"data.{request.param}"
         if request.param == "parquet":
-            pyarrow.parquet.write_table(pyarrow.table(columns), path)
+            write_parquet(columns, path)
         else:
             buffer = io.StringIO()
             writer = csv.writer(buffer)
@@ -187,6 +190,7 @@ def test_many_rows_keep_their_lines(tmp_path):
 
 
 def test_parquet_kinds_of_columns(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
     path = tmp_path / "data.parquet"
     columns = {
         "target": pyarrow.array(["u", "d"]).dictionary_encode(),
@@ -197,7 +201,7 @@ def test_parquet_kinds_of_columns(tmp_path):
         "none": pyarrow.nulls(2),
         "money": pyarrow.array([1, 2]).cast(pyarrow.decimal128(21, 2)),
     }
-    pyarrow.parquet.write_table(pyarrow.table(columns), path)
+    write_parquet(columns, path)
     data = read(path)
     assert data.targets.tolist() == ["u", "d"]
     np.testing.assert_array_equal(data.sequences[0], [[1.5, 1, 2.0**62, np.nan, 1]])
@@ -207,8 +211,7 @@ def test_parquet_kinds_of_columns(tmp_path):
 def test_parquet_nanoseconds(tmp_path):
     path = tmp_path / "data.parquet"
     times = np.datetime64("2024-01-01", "ns") + np.array([0, 1, 3])
-    table = pyarrow.table({"series": ["s"] * 3, "time": times, "x": [1, 2, 3], "target": [0] * 3})
-    pyarrow.parquet.write_table(table, path)
+    write_parquet({"series": ["s"] * 3, "time": times, "x": [1, 2, 3], "target": [0] * 3}, path)
     np.testing.assert_allclose(read(path).timespans[0], np.array([1, 1, 2]) / [1, 1.5, 1.5])
 
 

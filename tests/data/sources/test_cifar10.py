@@ -52,8 +52,7 @@ def put(folder, form: str) -> None:
     elif form == "binary":
         (target / "cifar-10-binary.tar.gz").write_bytes(binary())
     else:
-        from PIL import Image
-
+        Image = pytest.importorskip("PIL.Image")  # noqa: N806 (a module, called as by everyone)
         np.savez(target / "labels.npz", y_train=Y_TRAIN, y_test=Y_TEST)
         for name, images in (("train_0", X_TRAIN[:6]), ("train_1", X_TRAIN[6:]), ("test", X_TEST)):
             Image.fromarray(sheet(images, 2)).save(target / f"cifar10_{name}.webp", lossless=True, exact=True)

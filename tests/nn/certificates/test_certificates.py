@@ -2,6 +2,7 @@
 
 # ruff: noqa: N803, N806 (matrices have the papers' letters)
 
+import importlib.util
 import sys
 
 import numpy as np
@@ -17,6 +18,8 @@ from sostenuto.nn.certificates.riccati import search_with_one_multiplier
 from sostenuto.nn.certificates.semidefinite import search
 from sostenuto.nn.certificates.slopes import rate_limit
 from sostenuto.nn.certificates.system import sector_system
+
+needs_cvxpy = pytest.mark.skipif(importlib.util.find_spec("cvxpy") is None, reason="needs cvxpy")
 
 STEP = 0.1
 
@@ -67,6 +70,7 @@ def runge_kutta_slope(h, z, A, W, step):
     return (first + 2 * second + 2 * third + field(h + step * third)) / 6
 
 
+@needs_cvxpy
 def test_inequalities_certify_more_than_norms_and_never_wrongly():
     counts = dict.fromkeys(("norm", "lure", "discrete norm", "discrete inequality"), 0)
     for seed in range(40):
@@ -88,6 +92,7 @@ def test_inequalities_certify_more_than_norms_and_never_wrongly():
     assert counts["discrete inequality"] > 1.2 * counts["discrete norm"] > 0
 
 
+@needs_cvxpy
 def test_the_papers_counterexample_is_refused():
     A, W = scalar(-0.1, 1)
     assert contraction(A, W).reason == "not applicable: μ₂(A) + s‖B‖₂‖W‖₂ < 0 fails (0.9)"
@@ -97,6 +102,7 @@ def test_the_papers_counterexample_is_refused():
     assert search(system, discrete=False, start=0.0, limit=10.0) is None  # the inequality itself refuses it too
 
 
+@needs_cvxpy
 def test_the_other_sign_of_w_would_certify_systems_that_diverge():
     """The inequality with −W holds for A = −.1, W = 1, whose states move to ±10: simulation tells the signs apart."""
     rng = np.random.default_rng(0)
@@ -114,6 +120,7 @@ def test_the_other_sign_of_w_would_certify_systems_that_diverge():
     assert largest_share(A, W, lure(A, -W), step=None, seed=0) > 1
 
 
+@needs_cvxpy
 def test_what_a_solver_says_is_checked():
     A, W = scalar(-1, -3)
     system = sector_system(A, W, None, 1.0)
@@ -130,6 +137,7 @@ def test_what_a_solver_says_is_checked():
         assert not verified(system, false, discrete=False)
 
 
+@needs_cvxpy
 def test_a_solver_that_lies_is_not_believed(monkeypatch):
     def lie(program, rate):
         return np.eye(1), np.ones(1)
@@ -161,6 +169,7 @@ def test_the_form_is_the_growth_of_the_norm(stepped):
     assert both @ whole @ both == pytest.approx(want, rel=1e-12)
 
 
+@needs_cvxpy
 @pytest.mark.parametrize("stepped", [False, True])
 def test_the_best_rate_is_where_the_form_stops_being_negative(stepped):
     A, W = small_system(11, most=4)
@@ -188,6 +197,7 @@ def test_without_the_solver_norms_decide_and_say_so(monkeypatch):
         search(sector_system(A, W, None, 1.0), discrete=False, start=0.0, limit=1.0)
 
 
+@needs_cvxpy
 @pytest.mark.parametrize("stepped", [False, True])
 def test_one_multiplier_proves_less_than_many_and_more_than_norms(stepped):
     more = 0
@@ -212,6 +222,7 @@ def test_one_multiplier_proves_less_than_many_and_more_than_norms(stepped):
     assert more >= 3
 
 
+@needs_cvxpy
 def test_large_systems_have_one_multiplier_and_say_so():
     rng = np.random.default_rng(0)
     units = 80
@@ -273,6 +284,7 @@ def test_a_map_that_forgets_in_two_steps_has_a_certificate():
     assert discrete(F, torch.zeros(2, 2).double()).holds
 
 
+@needs_cvxpy
 def test_oscillators_that_are_damped_enough():
     """A coupled oscillator network: the norm test cannot hold (μ₂(A) ≥ 0), the inequality can."""
     rng = np.random.default_rng(0)
@@ -300,6 +312,7 @@ def test_a_unit_without_linear_part_never_contracts_under_every_input():
     assert not discrete(torch.eye(2).double(), W, Q=0.01 * torch.eye(2).double()).holds
 
 
+@needs_cvxpy
 def test_records_survive_json_and_say_what_was_checked():
     answer = lure(*scalar(-1, -3))
     assert Certificate.from_dict(answer.to_dict()) == answer

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sostenuto.ops.backend import native_backend
 from sostenuto.ops.dense_scan.reference import dense_scan_reference
 from sostenuto.ops.dispatch import folded, runs_eagerly
 
@@ -52,7 +53,7 @@ def dense_scan_backward_op(
 
 def _kernels(state: Tensor) -> Any:
     """Import the kernels of the device only when they are used."""
-    return importlib.import_module(f"sostenuto.ops.dense_scan.{'gpu' if state.is_cuda else 'cpu'}")
+    return importlib.import_module(f"sostenuto.ops.dense_scan.{native_backend(state)}")
 
 
 @dense_scan_op.register_fake
@@ -65,7 +66,7 @@ def _scan_shapes(*inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
 
 def _kept_dtype(z: Tensor, start: Tensor) -> torch.dtype:
     """Give the precision in which σ is kept: the input's on the GPU, which may be lower, the state's on the CPU."""
-    return z.dtype if start.is_cuda else start.dtype
+    return z.dtype if native_backend(start) == "gpu" else start.dtype
 
 
 @dense_scan_backward_op.register_fake

@@ -72,8 +72,8 @@ def planned(start: Tensor, weight: Tensor, linear: Tensor, gain: Tensor, precisi
 
 @cache
 def _chip(device: torch.device) -> Chip:
-    """Look a GPU up; programs interpreted on the CPU run one after the other, so none are too many."""
+    """Look a GPU up; programs interpreted on the CPU run one after the other, so that none may wait for another."""
     if device.type != "cuda":
-        return Chip(1 << 30, 232448)
+        return Chip(1 << 30, 1 << 40)
     found = torch.cuda.get_device_properties(device)
     return Chip(found.multi_processor_count, found.shared_memory_per_block_optin)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sostenuto.ops.backend import native_backend
 from sostenuto.ops.diagonal_scan.reference import diagonal_scan_reference, gated_scan_reference
 from sostenuto.ops.dispatch import folded, runs_eagerly
 
@@ -39,7 +40,7 @@ def diagonal_scan_backward_op(
 
 def _kernels(state: Tensor) -> Any:
     """Import the kernels of the device only when they are used."""
-    return importlib.import_module(f"sostenuto.ops.diagonal_scan.{'gpu' if state.is_cuda else 'cpu'}")
+    return importlib.import_module(f"sostenuto.ops.diagonal_scan.{native_backend(state)}")
 
 
 @diagonal_scan_op.register_fake

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sostenuto.ops.backend import native_backend
 from sostenuto.ops.dispatch import folded, runs_eagerly
 from sostenuto.ops.oscillator_scan.marks import new_marks
 from sostenuto.ops.oscillator_scan.reference import oscillator_scan_reference
@@ -47,12 +48,12 @@ def oscillator_scan_backward_op(
 
 def kernels_of(state: Tensor) -> Any:
     """Import the kernels of the device only when they are used."""
-    return _kernels("gpu" if state.is_cuda else "cpu")
+    return _kernels(native_backend(state))
 
 
 @cache
-def _kernels(device: str) -> Any:
-    return importlib.import_module(f"sostenuto.ops.oscillator_scan.{device}")
+def _kernels(backend: str) -> Any:
+    return importlib.import_module(f"sostenuto.ops.oscillator_scan.{backend}")
 
 
 def _forward(marks: Tensor, *inputs: Any) -> tuple[Tensor, Tensor]:
@@ -95,7 +96,8 @@ class _Scan(torch.autograd.Function):
         marks = new_marks(inputs[0], inputs[4])
         output = _forward(marks, *inputs)
         _save(ctx, inputs, (*output, marks))
-        ctx.set_materialize_grads(inputs[4].is_cuda)  # the CPU kernels know what to do where nothing arrives
+        # The CPU kernels know what to do where nothing arrives.
+        ctx.set_materialize_grads(native_backend(inputs[4]) == "gpu")
         return output
 
     @staticmethod

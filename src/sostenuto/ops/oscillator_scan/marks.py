@@ -3,6 +3,8 @@
 from jaxtyping import Float
 from torch import Tensor
 
+from sostenuto.ops.backend import native_backend
+
 EVERY = 8
 """Steps between two marks."""
 WIDE = 1 << 17
@@ -17,5 +19,5 @@ def new_marks(x: Float[Tensor, "T B H"], y: Float[Tensor, "B H"]) -> Float[Tenso
     0
     """
     steps, batch, hidden = x.shape
-    marked = y.is_cuda and batch * hidden >= WIDE
+    marked = native_backend(y) == "gpu" and batch * hidden >= WIDE
     return y.new_empty((-(-steps // EVERY) if marked else 0, batch, hidden))

@@ -12,7 +12,9 @@ import os
 import triton
 import triton.language as tl
 
-INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET", "0") == "1")
+from sostenuto.ops import backend
+
+INTERPRETED = tl.constexpr(backend.INTERPRETED)
 APPROXIMATE = tl.constexpr(os.environ.get("SOSTENUTO_APPROXIMATE_TANH", "0") == "1" and not INTERPRETED.value)
 """Whether the hardware's approximate tanh is taken; the interpreter has none."""
 BORDER = tl.constexpr(0.55)
