@@ -152,6 +152,42 @@ class KernelSummary(Record):
 
 
 @dataclass(frozen=True)
+class OscillatorSummary(Record):
+    """Which oscillators decide, in a fitted `OscillatorClassifier` or `OscillatorRegressor`.
+
+    ``periods`` are the middles of logarithmic bins, in steps; ``by_period[output][bin]``, ``by_channel`` and
+    ``by_kind`` are shares of an output's squared weights. ``memory`` is the number of steps after which half of the
+    units have forgotten an input to 1 %, the ``units`` are counted, and ``unseen_score`` is the leave-one-out score.
+    """
+
+    units: int
+    outputs: tuple[str, ...]
+    periods: Numbers
+    by_period: tuple[Numbers, ...]
+    channels: tuple[str, ...]
+    by_channel: tuple[Numbers, ...]
+    kinds: tuple[str, ...]
+    by_kind: tuple[Numbers, ...]
+    memory: float
+    longest_memory: float
+    unseen_score: float
+
+
+@dataclass(frozen=True)
+class Candidate(Record):
+    """A model that could have been chosen: its score on training sequences it had not seen, and what that cost.
+
+    ``score`` is an accuracy or R², None where the model was not tried; ``note`` says how it was measured, or why not.
+    """
+
+    name: str
+    score: float | None
+    standard_error: float
+    seconds: float
+    note: str
+
+
+@dataclass(frozen=True)
 class FitResult(Record):
     """Everything a training run has to say; the report is made from it alone.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from sostenuto.cli.errors import guarded
-from sostenuto.cli.options import DataDirOption, JsonOption, QuietOption
+from sostenuto.cli.options import ESTIMATORS, DataDirOption, JsonOption, QuietOption
 
 if TYPE_CHECKING:
     from torch import nn
@@ -78,9 +78,10 @@ def audit_run(folder: Path, data: str, data_dir: str | None, options: dict[str, 
 
     folder, config = open_folder(folder)
     require(
-        config.model.layer != "rntk",
+        config.model.layer not in ESTIMATORS,
         "expected a run of a recurrent network",
-        "got a kernel machine, which has no state to audit",
+        f"got one of {config.model.layer}, which has no trained state to audit",
+        "fit one with --model unicornn, for one",
     )
     stored = load_model(folder / MODEL)
     parts = divide(

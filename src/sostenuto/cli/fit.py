@@ -2,7 +2,6 @@
 
 import json
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +9,7 @@ import typer
 
 from sostenuto.cli.errors import DIVERGED, ended, guarded
 from sostenuto.cli.options import (
+    ESTIMATORS,
     CategoricalOption,
     DataArgument,
     DataDirOption,
@@ -27,12 +27,10 @@ from sostenuto.cli.options import (
     TimeOption,
     TimespansOption,
     named_values,
+    seconds,
     section,
 )
 from sostenuto.cli.tables import table
-
-KERNEL_MODEL = "rntk"
-"""The model that is no layer: a kernel machine on the recurrent NTK."""
 
 if TYPE_CHECKING:
     from sostenuto.data.dataset import Dataset
@@ -48,10 +46,13 @@ def fit(
     model: Annotated[
         str,
         typer.Option(
-            help="The layer: unicornn, lipschitz, antisymmetric, residual, stable, cornn, exprnn, indrnn, sru, "
-            "residual-gru, residual-lstm, lstm, gru, rnn; or rntk, a kernel machine."
+            help="auto chooses among oscillators, rntk and unicornn; or one by name: oscillators (random, fitted in "
+            "seconds), rntk (a kernel machine), or a layer to train: unicornn, lipschitz, antisymmetric, residual, "
+            "stable, cornn, exprnn, indrnn, sru, residual-gru, residual-lstm, lstm, gru, rnn. Left out: auto, or "
+            "unicornn where an option of a trained network such as --epochs is given."
         ),
     ] = "",
+    budget: Annotated[str, typer.Option(help="Time for the choice among models: 60s, 5m, 1h.")] = "60s",
     epochs: Annotated[int | None, typer.Option(help="Passes over the training part.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run; runs/DATA-MODEL if left out.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with this run where it was stopped.")] = None,
@@ -91,11 +92,14 @@ def fit(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Train a recurrent model on sequences and write a report.
+    """Fit a model to sequences and write a report.
 
     With no DATA the embedded sequential digits are used: real data, no download.
     """
     from sostenuto.checks import check_choice, require, shown
+    from sostenuto.data.files.atomic import write_atomically
+    from sostenuto.estimators.choice import choose_model
+    from sostenuto.report.contents.choice import choice_section
     from sostenuto.report.page import save
     from sostenuto.training.config import RunConfig
     from sostenuto.training.data import open_dataset
@@ -149,6 +153,7 @@ def fit(
         "model": {"layer": model, "readout": readout},
     }
     said = {name: {key: v for key, v in values.items() if v not in (None, "")} for name, values in said.items()}
+    choice = None
     if resume is not None:
         given = [key for values in said.values() for key in values]
         given += [name for name, value in (("config", config), ("out", out), ("overwrite", overwrite)) if value]
@@ -159,33 +164,48 @@ def fit(
     else:
         start = RunConfig.load(config) if config is not None else None
         written = tomllib.loads(config.read_text(encoding="utf-8")) if config is not None else {}
+        if not model and config is None:
+            said["model"]["layer"] = "unicornn" if probe or audit or _of_a_network(said) else "auto"
         settings, dataset = _new_settings(start, written, said, data_dir)
+        if settings.model.layer == "auto":
+            choice = choose_model(
+                dataset, settings.data, seed=settings.training.seed, budget=seconds(budget), device=device
+            )
+            settings = choice.config
 
     def make_folder() -> Path:
         return create_folder(out or _free_folder(dataset.name, settings.model.layer), overwrite=overwrite)
 
-    if settings.model.layer == KERNEL_MODEL:
-        given = [name for name, value in (("probe", probe), ("audit", audit), ("device", device != "auto")) if value]
-        require(given in ([], ["device"]), f"expected options that {KERNEL_MODEL} has", f"got {shown(given)}")
-        _fit_kernel(dataset, settings, resume, make_folder, as_json=as_json, quiet=quiet)
-        return
-    folder = resume if resume is not None else main_decides(make_folder, device)
-    result = run(
-        dataset,
-        settings,
-        folder,
-        resume=resume is not None,
-        device=device,
-        probes={name: PROBES[name] for name in probe or []},
-        progress=not quiet and not as_json,
-    )
-    if result is None:
-        return
-    sections = _audited(folder, data_dir, audit, progress=not quiet and not as_json) if audit else ()
+    shows = not quiet and not as_json
+    if settings.model.layer in ESTIMATORS:
+        given = [name for name, value in (("probe", probe), ("audit", audit)) if value]
+        require(not given, f"expected options that {settings.model.layer} has", f"got {shown(given)}")
+        folder = resume if resume is not None else make_folder()
+        result, sections = _fit_estimator(dataset, settings, folder, resume=resume is not None, progress=shows)
+    else:
+        folder = resume if resume is not None else main_decides(make_folder, device)
+        probes = {name: PROBES[name] for name in probe or []}
+        result = run(dataset, settings, folder, resume=resume is not None, device=device, probes=probes, progress=shows)
+        if result is None:
+            return
+        sections = _audited(folder, data_dir, audit, progress=shows) if audit else []
+    if choice is not None:
+        is_accuracy = result.classification is not None
+        sections = [
+            choice_section(choice.candidates, choice.name, is_accuracy=is_accuracy, budget=seconds(budget)),
+            *sections,
+        ]
+        listed = [candidate.to_dict() for candidate in choice.candidates]
+        write_atomically(folder / "choice.json", json.dumps(listed, indent=1))
     report = save(result, folder / "report.html", sections=sections)
     print(json.dumps(_summary(result, report), allow_nan=False) if as_json else _table(result, report))
     if result.diverged:
         raise ended(f"training diverged, and the weights from before it were kept: {result.diverged}", DIVERGED)
+
+
+def _of_a_network(said: dict[str, dict[str, Any]]) -> bool:
+    """Say whether something was said that only a trained network has."""
+    return bool(said["options"] or said["model"] or set(said["training"]) - {"seed"})
 
 
 def _audited(folder: Path, data_dir: str | None, budget: str, *, progress: bool) -> "list[Section]":
@@ -207,20 +227,22 @@ def _new_settings(
     ``start`` is what the file means where nothing else counts, ``written`` the keys that stand in it.
     """
     from sostenuto.checks import check_choice, require
+    from sostenuto.estimators.choice import can_choose
+    from sostenuto.estimators.estimator_run import estimator_config
     from sostenuto.nn import LAYERS
     from sostenuto.training import recipes
-    from sostenuto.training.config import RunConfig, overlaid
+    from sostenuto.training.config import ModelConfig, RunConfig, overlaid
     from sostenuto.training.data import absolute, open_dataset, training_count
 
     base = start or RunConfig()
     data = absolute(overlaid(base.data, {"checksum": "", **said["data"]}))
     dataset = open_dataset(data, data_dir=data_dir, seed=said["training"].get("seed", base.training.seed))
     layer = said["model"].get("layer", base.model.layer)
-    if layer == KERNEL_MODEL:
-        from sostenuto.estimators.kernel_run import kernel_config
-
-        return kernel_config(base, data, said), dataset
-    check_choice("model", layer, (*LAYERS, KERNEL_MODEL))
+    check_choice("model", layer, ("auto", *ESTIMATORS, *LAYERS))
+    if layer == "auto" and not can_choose(dataset):
+        layer = said["model"]["layer"] = ModelConfig.layer
+    if layer in ("auto", *ESTIMATORS):
+        return estimator_config(layer, base, data, said), dataset
     require(
         dataset.train.timespans is None or LAYERS[layer].continuous,
         f"expected evenly spaced times for {layer}, which is a discrete map",
@@ -237,25 +259,19 @@ def _new_settings(
     return recipes.run_config(data, dataset.train, training_count(dataset, data), chosen), dataset
 
 
-def _fit_kernel(
-    dataset: "Dataset",
-    settings: "RunConfig",
-    resume: Path | None,
-    make_folder: Callable[[], Path],
-    *,
-    as_json: bool,
-    quiet: bool,
-) -> None:
-    """Fit the kernel machine instead of a trained network; the folder and the page are of the same kind."""
-    from sostenuto.estimators.kernel_run import run_kernel
+def _fit_estimator(
+    dataset: "Dataset", settings: "RunConfig", folder: Path, *, resume: bool, progress: bool
+) -> "tuple[FitResult, list[Section]]":
+    """Fit a model that is not trained; the folder and the page are of the same kind."""
+    from sostenuto.estimators.estimator_run import run_estimator
     from sostenuto.report.contents.kernel import kernel_section
-    from sostenuto.report.page import save
+    from sostenuto.report.contents.oscillators import oscillator_section
+    from sostenuto.results import KernelSummary
 
-    folder = resume or make_folder()
-    shows = not quiet and not as_json
-    result, summary = run_kernel(dataset, settings, folder, resume=resume is not None, progress=shows)
-    report = save(result, folder / "report.html", sections=(kernel_section(summary, result.data.classes),))
-    print(json.dumps(_summary(result, report), allow_nan=False) if as_json else _table(result, report))
+    result, summary = run_estimator(dataset, settings, folder, resume=resume, progress=progress)
+    if isinstance(summary, KernelSummary):
+        return result, [kernel_section(summary, result.data.classes)]
+    return result, [oscillator_section(summary)]
 
 
 def _free_folder(data: str, model: str) -> Path:

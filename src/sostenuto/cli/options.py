@@ -7,6 +7,9 @@ import typer
 
 from sostenuto.checks import InputError
 
+ESTIMATORS = ("oscillators", "rntk")
+"""Models that are no layer and fitted at once (`sostenuto.estimators.estimator_run.MODELS`)."""
+
 DataArgument = Annotated[
     str | None, typer.Argument(metavar="[DATA]", help="A file or a data-set name; the embedded digits if left out.")
 ]
@@ -70,6 +73,23 @@ def named_values(pairs: list[str] | None) -> dict[str, Any]:
         except json.JSONDecodeError:
             options[name] = text
     return options
+
+
+def seconds(text: str) -> float:
+    """Read a time such as ``60s``, ``5m``, ``1h`` or a plain number of seconds.
+
+    >>> seconds("90"), seconds("5m")
+    (90.0, 300.0)
+    """
+    units = {"s": 1.0, "m": 60.0, "h": 3600.0}
+    number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1.0)
+    try:
+        value = float(number) * unit
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise InputError(f"expected a time such as 60s, 5m or 1h, got {text!r}.")
+    return value
 
 
 def section(settings: dict[str, Any], name: str) -> dict[str, Any]:

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sostenuto.cli.errors import guarded
-from sostenuto.cli.options import DataDirOption, DeviceOption, IgnoreOption, JsonOption, LayoutOption, QuietOption
+from sostenuto.cli.options import (
+    ESTIMATORS,
+    DataDirOption,
+    DeviceOption,
+    IgnoreOption,
+    JsonOption,
+    LayoutOption,
+    QuietOption,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,10 +54,10 @@ def predict(
     ignored = (*config.data.ignore, *(ignore or ()))
     settings = replace(config.data, ignore=ignored, layout=layout or config.data.layout)
     sequences, transform = open_for_prediction(settings, data, data_dir=data_dir, seed=config.training.seed)
-    if config.model.layer == "rntk":
-        from sostenuto.estimators.kernel_run import predict_kernel
+    if config.model.layer in ESTIMATORS:
+        from sostenuto.estimators.estimator_run import predict_estimator
 
-        encoding, raw = predict_kernel(folder, sequences)
+        encoding, raw = predict_estimator(folder, sequences)
     else:
         encoding, raw = _run_network(folder, sequences, device, transform, progress=not quiet and not as_json)
     answers = predictions(encoding, raw, torch.tensor([len(sequence) for sequence in sequences.sequences]))

@@ -13,7 +13,7 @@ from sostenuto.checks import InputError, require
 from sostenuto.estimators.oscillator_features import FeatureStream, OscillatorEstimator, Rows
 from sostenuto.models.loo_ridge import LeaveOneOutRidge
 from sostenuto.models.ridge_statistics import RidgeStatistics
-from sostenuto.ops.oscillator_bank import OscillatorBank
+from sostenuto.ops.oscillator_bank import THRESHOLDS, OscillatorBank
 from sostenuto.types import PathLike
 
 MOST_ROWS = 4000
@@ -30,11 +30,15 @@ class HeldOut(NamedTuple):
 
 
 class OscillatorRidge(OscillatorEstimator):
-    """An oscillator estimator whose features are read by a ridge; ``coef_`` and ``intercept_`` are its line."""
+    """An oscillator estimator whose features are read by a ridge; ``coef_`` and ``intercept_`` are its line.
+
+    ``importance_`` (unit, output) is the norm of each unit's weights on standardized features.
+    """
 
     penalty_: float
     coef_: np.ndarray
     intercept_: np.ndarray
+    importance_: np.ndarray
 
     def _fit_ridge(
         self, rows: Rows, targets: np.ndarray, weight: np.ndarray, judged: np.ndarray, client: Any = None
@@ -90,6 +94,8 @@ class OscillatorRidge(OscillatorEstimator):
         tensors = torch.from_numpy(weight), torch.from_numpy(judged)
         ridge = LeaveOneOutRidge.fit(features, torch.from_numpy(targets), sample_weight=tensors[0], judged=tensors[1])
         self.penalty_, self._is_stale = ridge.penalty, False
+        by_threshold = ridge.weights.double().unflatten(0, (THRESHOLDS, -1))
+        self.importance_ = by_threshold.square().sum(0).sqrt().numpy()
         return ridge, HeldOut(np.arange(len(rows)), ridge.held_out.numpy())
 
     def _add(self, statistics: RidgeStatistics) -> None:

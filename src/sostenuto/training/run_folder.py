@@ -30,7 +30,16 @@ MODEL = "model.safetensors"
 FORMAT = "sostenuto-model-1"
 _HEADER = "sostenuto"
 # The config goes last: without it a folder is no run, and half of one could neither be resumed nor replaced.
-_FILES = (MODEL, "metrics.jsonl", "predictions.csv", "report.html", "result.json", "kernel.json", "config.toml")
+_FILES = (
+    MODEL,
+    "metrics.jsonl",
+    "predictions.csv",
+    "report.html",
+    "result.json",
+    "kernel.json",
+    "choice.json",
+    "config.toml",
+)
 
 
 @dataclass(frozen=True, eq=False)

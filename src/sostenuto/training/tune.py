@@ -65,7 +65,7 @@ def search(
     check_count("trials", trials)
     check_choice("sampler", sampler, ("random", "optuna"))
     check_count("folds", folds, least=2)
-    divided = _divided(dataset, config, folds)
+    divided = folded_parts(dataset, config, folds)
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "trials.jsonl"
     done = _read_trials(log, _digest(config, folds))
@@ -80,7 +80,7 @@ def search(
             tell(done[number]["score"])
         else:
             row = {"trial": number, "digest": _digest(config, folds), "settings": settings}
-            row |= _try(divided, apply_settings(config, settings), device)
+            row |= cross_validate(divided, apply_settings(config, settings), device)
             tell(row["score"])
             done.append(row)
             with log.open("a", encoding="utf-8") as file:
@@ -110,7 +110,7 @@ def apply_settings(config: RunConfig, settings: dict[str, Any]) -> RunConfig:
     return replace(config, model=model, training=replace(config.training, **drawn["training"]))
 
 
-def _divided(dataset: Dataset, config: RunConfig, folds: int) -> list[Parts]:
+def folded_parts(dataset: Dataset, config: RunConfig, folds: int) -> list[Parts]:
     """Give the pairs of a training and a validation part that every setting is tried on."""
     seed = config.training.seed
     if dataset.validation is not None or config.data.split == "time":
@@ -129,7 +129,7 @@ def _divided(dataset: Dataset, config: RunConfig, folds: int) -> list[Parts]:
     ]
 
 
-def _try(divided: list[Parts], config: RunConfig, device: str) -> dict[str, Any]:
+def cross_validate(divided: list[Parts], config: RunConfig, device: str) -> dict[str, Any]:
     """Train once on every fold; a setting that diverges is recorded with its reason and ranks last."""
     values, epochs, seconds = [], [], 0.0
     metric, sign = "", 1

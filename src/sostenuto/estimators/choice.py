@@ -1,0 +1,156 @@
+"""Choose among the models that suit a data set, by scores on training sequences they had not seen, in a given time."""
+
+import math
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from sostenuto.checks import InputError, SostenutoError
+from sostenuto.data.dataset import Dataset
+from sostenuto.data.encoding import Encoding
+from sostenuto.data.targets import task_of
+from sostenuto.estimators.estimator_run import estimator_config, fit_estimator, new_estimator
+from sostenuto.kernels.recurrent_ntk import RecurrentNTK
+from sostenuto.results import Candidate
+from sostenuto.training import recipes
+from sostenuto.training.config import DataConfig, RunConfig, TrainingConfig
+from sostenuto.training.data import divide, training_count
+from sostenuto.training.run import fit_parts
+from sostenuto.training.tune import cross_validate, folded_parts
+
+NETWORK = "unicornn"
+"""The layer that stands for trained networks."""
+GRAMS = 150
+"""Gram matrices that the search for the kernel's σ computes, about."""
+FOLDS = 3
+_SAMPLE = 24
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The models considered, cheapest first, and the settings of the one that was chosen."""
+
+    candidates: tuple[Candidate, ...]
+    config: RunConfig
+
+    @property
+    def name(self) -> str:
+        """The name of the chosen model."""
+        return self.config.model.layer
+
+
+def can_choose(dataset: Dataset) -> bool:
+    """Say whether there is more than one kind of model for the data: one target a sequence, channels of numbers."""
+    return (
+        task_of(dataset.train) in ("classification", "regression")
+        and not dataset.train.is_tokens
+        and dataset.batch_transform is None
+    )
+
+
+def choose_model(
+    dataset: Dataset, data: DataConfig, *, seed: int = 0, budget: float = 60.0, device: str = "auto"
+) -> Choice:
+    """Try oscillators, the recurrent NTK and a trained network, each if it fits into what is left of ``budget`` seconds.
+
+    Scores are leave-one-out for the oscillators and cross-validated for the others, on the training part alone. A model
+    is chosen over a cheaper one only if it leads by more than one standard error.
+    """
+    began = time.perf_counter()
+    said: dict[str, dict[str, Any]] = {"data": {}, "options": {}, "training": {}, "model": {}}
+    base = RunConfig(data=data, training=TrainingConfig(seed=seed))
+    parts = divide(dataset, replace(data, validation=0.0), seed=seed)
+    encoding = Encoding.fit(parts.train, scaling=data.scaling, missing=data.missing)  # pyright: ignore[reportArgumentType]
+    network = {"model": {"layer": NETWORK}, "training": {"seed": seed}}
+    configs = {
+        "oscillators": estimator_config("oscillators", base, data, said),
+        "rntk": estimator_config("rntk", base, data, said),
+        NETWORK: recipes.run_config(
+            data,
+            dataset.train,
+            training_count(dataset, data),
+            {"model": {"layer": NETWORK}, "training": {"seed": seed}},
+        ),
+    }
+    if encoding.classes:
+        configs["rntk"] = replace(configs["rntk"], model=replace(configs["rntk"].model, options={"search": "evidence"}))
+
+    def left() -> float:
+        return budget - (time.perf_counter() - began)
+
+    candidates = [_try_estimator(configs["oscillators"], encoding, parts.train, "leave-one-out")]
+    expected = _kernel_seconds(encoding, parts.train)
+    if expected <= left():
+        candidates.append(_try_estimator(configs["rntk"], encoding, parts.train, "cross-validation"))
+    else:
+        candidates.append(_not_tried("rntk", expected, left()))
+    candidates.append(_try_network(configs[NETWORK], dataset, encoding, left, device))
+    best = candidates[0]
+    for one in candidates[1:]:
+        if one.score is not None and best.score is not None and one.score > best.score + best.standard_error:
+            best = one
+    return Choice(tuple(candidates), configs[best.name])
+
+
+def _try_estimator(config: RunConfig, encoding: Encoding, train: Any, how: str) -> Candidate:
+    began = time.perf_counter()
+    estimator = new_estimator(encoding, config)
+    fit_estimator(estimator, encoding, train)
+    score = float(estimator.best_score_)
+    if not encoding.classes and config.model.layer == "rntk":
+        score = 1 - score**2  # the error is in deviations of the target
+    return _candidate(config.model.layer, score, encoding, train, time.perf_counter() - began, how)
+
+
+def _kernel_seconds(encoding: Encoding, train: Any) -> float:
+    """Estimate how long the recurrent NTK takes, from the Gram matrix of a few sequences; endless where it cannot."""
+    if train.timespans is not None:
+        return math.inf
+    sample = train.take(np.arange(min(_SAMPLE, len(train))))
+    sequences = [sequence.numpy() for sequence in encoding.encode(sample).sequences()]
+    kernel = RecurrentNTK()
+    kernel(sequences[:2])  # compiled, if it was not yet
+    began = time.perf_counter()
+    kernel(sequences)
+    return (time.perf_counter() - began) * (len(train) / len(sequences)) ** 2 * GRAMS
+
+
+def _try_network(config: RunConfig, dataset: Dataset, encoding: Encoding, left: Any, device: str) -> Candidate:
+    """Cross-validate the network if two epochs say that there is time for it."""
+    name, began = config.model.layer, time.perf_counter()
+    if left() < 1:
+        return _not_tried(name, math.inf, left())
+    try:
+        divided = folded_parts(dataset, config, FOLDS)
+    except InputError as error:
+        return Candidate(name, None, 0.0, 0.0, f"not tried: {error}")
+    short = replace(config, training=replace(config.training, epochs=2))
+    try:
+        trial = fit_parts(divided[0], short, device=device, progress=False)
+        expected = trial.progress.seconds / 2 * config.training.epochs * len(divided)
+        if expected > left():
+            return _not_tried(name, expected, left())
+        row = cross_validate(divided, config, device)
+    except SostenutoError as error:
+        return Candidate(name, None, 0.0, time.perf_counter() - began, f"training failed: {error}")
+    if row["score"] is None:
+        return Candidate(name, None, 0.0, time.perf_counter() - began, f"training failed: {row['reason']}")
+    score = float(row["score"])
+    if not encoding.classes:
+        spread = float(np.std(np.asarray(dataset.train.targets, dtype=float), axis=0).mean())
+        score = 1 - (score / spread) ** 2 if spread > 0 else math.nan
+    return _candidate(
+        name, score, encoding, dataset.train, time.perf_counter() - began, f"cross-validation, {len(divided)} folds"
+    )
+
+
+def _candidate(name: str, score: float, encoding: Encoding, train: Any, seconds: float, how: str) -> Candidate:
+    error = math.sqrt(max(score * (1 - score), 0.0) / len(train)) if encoding.classes else 0.0
+    return Candidate(name, score, error, round(seconds, 2), how)
+
+
+def _not_tried(name: str, expected: float, left: float) -> Candidate:
+    why = "needs evenly spaced times" if math.isinf(expected) else f"would take about {expected:.0f} s"
+    return Candidate(name, None, 0.0, 0.0, f"not tried: {why}, {max(left, 0):.0f} s were left")
