@@ -14,10 +14,10 @@ from sostenuto.ops.recurrent_ntk import Scales, cpu, gpu
 from sostenuto.ops.recurrent_profile.cpu import profiles
 
 gpu.ROWS = gpu.COLUMNS = 8
-def check(lengths, layers, erf, start, kind, channels):
+def check(lengths, layers, erf, start, kind, channels, scale=1.0):
     generator = np.random.default_rng(0)
     lengths = np.array(sorted(lengths, reverse=True))
-    x = [generator.normal(size=(t, channels)) for t in lengths]
+    x = [generator.normal(size=(t, channels)) * scale for t in lengths]
     x[1] = -x[0] if len(x[1]) == len(x[0]) else x[1]
     x[-1] = x[-2] if lengths[-1] == lengths[-2] else x[-1]
     numbers = np.arange(len(x)); numbers[-1] = numbers[-2] if lengths[-1] == lengths[-2] else numbers[-1]
@@ -39,6 +39,9 @@ for layers, erf, start in itertools.product((1, 2, 3), (False, True), (0.0, 0.4)
     check([3] * 9, layers, erf, start, "ntk", 1)
     check([4, 3, 3, 2, 2, 2, 2, 1, 1], layers, erf, start, "ntk", 2)
 check([3] * 9, 2, False, 0.3, "nngp", 2)
+for scale in (1e-100, 1e-8, 1e-3, 1e3, 1e6):
+    check([3] * 9, 2, True, 0.0, "ntk", 1, scale)
+    check([3] * 9, 1, True, 0.0, "nngp", 2, scale)
 print("agreed")
 """
 

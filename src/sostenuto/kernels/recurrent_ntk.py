@@ -124,7 +124,7 @@ class RecurrentNTK(SequenceKernel):
         with torch.no_grad():
             values, units = self._own(sequences, self._scales())
             if self.normalize:
-                return (~torch.isinf(units)).to(torch.float64).numpy()
+                return (~torch.isinf(units) & (values > 0)).to(torch.float64).numpy()
             scaled = (values * torch.exp(2 * units)).numpy()
         bad = np.flatnonzero(~np.isfinite(scaled))
         if len(bad):
@@ -222,7 +222,7 @@ class RecurrentNTK(SequenceKernel):
         """Normalize, or bring back the units and refuse what float64 cannot hold."""
         if self.normalize:
             sides = [self._own(side, scales) for side in ((left,) if right is left else (left, right))]
-            inverse = [torch.where(torch.isinf(units), 0.0, values**-0.5) for values, units in sides]
+            inverse = [torch.where(torch.isinf(units) | (values == 0), 0.0, values**-0.5) for values, units in sides]
             return scaled.values * inverse[0][:, None] * inverse[-1][None, :]
         matrix = scaled.values * torch.exp(scaled.rows[:, None] + scaled.columns[None, :])
         bad = (~torch.isfinite(matrix.detach())).nonzero()

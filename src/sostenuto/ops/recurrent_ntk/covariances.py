@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor
 
-from sostenuto.ops.recurrent_ntk.duals import Dual, Moments
+from sostenuto.ops.recurrent_ntk.duals import Correlation, Dual, Moments
 from sostenuto.ops.recurrent_ntk.ragged import Series
 from sostenuto.ops.recurrent_ntk.scales import Scales
 
@@ -65,10 +65,11 @@ def _forward(
             parts: dict[str, Any] = {name: None if part is None else part[t] for name, part in vars(left).items()}
             at = Moments(**parts)
             c = (row * at.inverse * right.inverse).clamp(-1, 1)
-            loss, lean = dual.pair(1 - c, 1 + c, at.root * right.root, at, right)
+            gap = (at.gap + right.gap) / 2
+            paired = dual.pair(Correlation(c, torch.maximum(1 - c, gap), torch.maximum(1 + c, gap)), at, right)
             sigma[layer, t] = row
-            covariance[layer, t] = at.unit * right.unit * (at.root * right.root - loss)
-            slope[layer, t] = at.unit * right.unit * at.inverse * right.inverse * lean
+            covariance[layer, t] = at.unit * right.unit * paired.value
+            slope[layer, t] = at.unit * right.unit * at.inverse * right.inverse * paired.slope
             before = torch.cat([torch.zeros(1, dtype=torch.float64), covariance[layer, t, :-1]])
     return sigma, covariance, slope
 

@@ -1,7 +1,8 @@
 """The dual of an activation: what E[φ(z₁)φ(z₂)] of two correlated Gaussians does to their covariance.
 
 Covariances are kept normalized, C = r_x r_y Σ, and beside C its distances from both ends, δ = 1 − C and ε = 1 + C: the
-derivatives of arccos are infinite at the ends, so that a C rounded to 1 has half its digits in the kernel.
+derivatives of arccos are infinite at the ends, so that a C rounded to 1 has half its digits in the kernel. C itself is
+kept as well: of small inputs the error function's C is small, and 1 − δ has none of its digits.
 """
 
 import math
@@ -33,6 +34,24 @@ class Moments:
     coefficients: Values | None = None
 
 
+@dataclass(frozen=True)
+class Correlation:
+    """C of some pairs, δ = 1 − C and ε = 1 + C, each to its own digits."""
+
+    cosine: Values
+    delta: Values
+    epsilon: Values
+
+
+@dataclass(frozen=True)
+class Paired:
+    """A, the loss αα′ − A and the slope A′ = dA/dC of some pairs; A′Θ is what a tangent takes from them."""
+
+    value: Values
+    loss: Values
+    slope: Values
+
+
 class ReLU:
     """The rectifier: A(C) = (C(π − θ) + sin θ) / 2π and A′(C) = (π − θ) / 2π with C = cos θ (docs/errata.md, 004.1)."""
 
@@ -48,15 +67,12 @@ class ReLU:
         inverse = torch.where(there, 1.0 / unit, 0.0)
         return Moments(inverse, nothing, half.sqrt(), half, torch.where(there, unit, 0.0))
 
-    def pair(
-        self, delta: Values, epsilon: Values, roots: Values, left: Moments, right: Moments
-    ) -> tuple[Values, Values]:
-        """Return the loss αα′ − A and the slope A′ at C = 1 − δ; the two sequences' moments are constants."""
-        del roots, left, right
-        theta, rest, sine = angle(delta, epsilon)
-        cosine = (epsilon - delta) / 2
-        loss = delta / 2 - (sine - theta * cosine) / (2 * math.pi)
-        return loss, rest / (2 * math.pi)
+    def pair(self, at: Correlation, left: Moments, right: Moments) -> Paired:
+        """Return A, the loss αα′ − A and the slope A′; the two sequences' moments are constants."""
+        del left, right
+        theta, rest, sine = angle(at.delta, at.epsilon)
+        loss = at.delta / 2 - (sine - theta * (at.epsilon - at.delta) / 2) / (2 * math.pi)
+        return Paired(0.5 - loss, loss, rest / (2 * math.pi))
 
 
 class Erf:
@@ -69,19 +85,22 @@ class Erf:
         """Normalize by √((1 + 2Σ)/2)."""
         inverse = torch.sqrt(2.0 / (1.0 + 2.0 * variance))
         gap = inverse**2 / 2
-        theta, _, sine = angle(gap, 2 - gap)
-        # Of a small variance arcsin is the small number, of a large one 1 − arcsin.
-        small = torch.asin((2 * variance / (1 + 2 * variance)).clamp(max=0.9)) * 2 / math.pi
-        root = safe_root(torch.where(variance < 0.5, small, 1 - 2 * theta / math.pi))
-        return Moments(inverse, gap, root, 2 / (math.pi * sine), torch.ones_like(inverse))
+        value, sine = self._arcsine(Correlation(inverse**2 * variance, gap, 2 - gap))
+        return Moments(inverse, gap, safe_root(value), 2 / (math.pi * sine), torch.ones_like(inverse))
 
-    def pair(
-        self, delta: Values, epsilon: Values, roots: Values, left: Moments, right: Moments
-    ) -> tuple[Values, Values]:
-        """Return the loss αα′ − A and the slope A′ at C = 1 − δ."""
-        del left, right
-        theta, _, sine = angle(delta, epsilon)
-        return roots - 1 + 2 * theta / math.pi, 2 / (math.pi * sine)
+    def pair(self, at: Correlation, left: Moments, right: Moments) -> Paired:
+        """Return A, the loss αα′ − A and the slope A′."""
+        value, sine = self._arcsine(at)
+        return Paired(value, left.root * right.root - value, 2 / (math.pi * sine))
+
+    @staticmethod
+    def _arcsine(at: Correlation) -> tuple[Values, Values]:
+        """Return (2/π) arcsin C and √(1 − C²): from C where it is small, and from the nearer end where it is not."""
+        small = at.cosine.abs() < 0.5
+        inner = torch.where(small, at.cosine, 0.0)
+        theta, _, sine = angle(torch.where(small, 1.0, at.delta), torch.where(small, 1.0, at.epsilon))
+        value = torch.where(small, torch.asin(inner), math.pi / 2 - theta) * 2 / math.pi
+        return value, torch.where(small, torch.sqrt(1 - inner**2), sine)
 
 
 class Quadrature:
@@ -127,18 +146,16 @@ class Quadrature:
         zero, one = torch.zeros_like(root), torch.ones_like(root)
         return Moments(inverse, zero, root, (squared * order).sum(-1), one, coefficients)
 
-    def pair(
-        self, delta: Values, epsilon: Values, roots: Values, left: Moments, right: Moments
-    ) -> tuple[Values, Values]:
-        """Return the loss αα′ − A and the slope A′ at C = 1 − δ, by Horner's rule in C."""
+    def pair(self, at: Correlation, left: Moments, right: Moments) -> Paired:
+        """Return A, the loss αα′ − A and the slope A′, by Horner's rule in C."""
         assert left.coefficients is not None
         assert right.coefficients is not None
-        cosine = (epsilon - delta).clamp(-2, 2) / 2
+        cosine = at.cosine.clamp(-1, 1)
         value, slope = torch.zeros_like(cosine), torch.zeros_like(cosine)
         for k in reversed(range(self.terms)):
             slope = slope * cosine + value
             value = value * cosine + left.coefficients[..., k] * right.coefficients[..., k]
-        return roots - value, slope
+        return Paired(value, left.root * right.root - value, slope)
 
     def error(self, variance: Values) -> Values:
         """Estimate the relative error of A and of A′ at C = 1: 20 times the last tenth's weight, (k+1) a_k².
