@@ -12,10 +12,10 @@ from torch.autograd import forward_ad
 from sostenuto.checks import InputError, check_choice, check_count, require
 from sostenuto.kernels.base import Bounds, Diagonal, Matrix, SequenceKernel, Steps, checked_sequences
 from sostenuto.ops.recurrent_ntk import KINDS, POOLINGS, Scaled, Scales, recurrent_ntk, recurrent_ntk_diagonal
+from sostenuto.ops.recurrent_ntk.choice import dual_for, met_variances
 from sostenuto.ops.recurrent_ntk.covariances import Covariances, covariances
-from sostenuto.ops.recurrent_ntk.duals import Quadrature, dual_of
 from sostenuto.ops.recurrent_ntk.fast import slopes
-from sostenuto.ops.recurrent_ntk.profile import profile
+from sostenuto.ops.recurrent_ntk.quadrature import Quadrature
 
 Sigma = float | Sequence[float] | np.ndarray
 DIFFERENCE = 3e-3
@@ -33,7 +33,8 @@ class RecurrentNTK(SequenceKernel):
     Args:
         num_layers: L.
         activation: ``"relu"`` or ``"erf"``, in closed form; or any function on tensors such as ``torch.tanh``, by a
-            quadrature whose accuracy `quadrature_error` states.
+            quadrature that is fitted to the variances and split at kinks; `quadrature_error` states its accuracy, and
+            an error above 1e-4 is refused.
         sigma_w: recurrent weights, a number or one a layer. A rectifier neither grows nor shrinks at √2.
         sigma_u: input weights, a number or one a layer.
         sigma_b: biases, a number or one a layer.
@@ -152,7 +153,9 @@ class RecurrentNTK(SequenceKernel):
         self.check_parameters()
         one, other = self._pair(x, y)
         with torch.no_grad():
-            return covariances(one, other, self._scales(), dual_of(self.activation), pooling=self.pooling)
+            scales = self._scales()
+            dual = dual_for(self.activation, [one, other], scales)
+            return covariances(one, other, scales, dual, pooling=self.pooling)
 
     def sensitivity(self, x: Any, y: Any) -> Diagonal:
         """Return s(t) = ‖∇_{x_t} Θ(x, y)‖ at every step of x, divided by the largest (paper 004, eq. (20), Figure 3).
@@ -178,22 +181,19 @@ class RecurrentNTK(SequenceKernel):
         return (size / size.max().clamp(min=1e-300)).numpy()
 
     def quadrature_error(self, X: Any) -> float:  # noqa: N803
-        """Return the largest relative error stated for the activation's averages on X; 0 of a closed form.
+        """Return the largest relative error of the activation's averages on X, a bound; 0 of a closed form.
 
         >>> RecurrentNTK(activation=torch.tanh, sigma_u=0.5, sigma_w=1.0).quadrature_error([[1.0, -1.0, 2.0]]) < 1e-8
         True
         """
         self.check_parameters()
-        dual = dual_of(self.activation)
+        sequences, scales = [torch.from_numpy(sequence) for sequence in checked_sequences(X, "X")], self._scales()
+        dual = dual_for(self.activation, sequences, scales)
         if not isinstance(dual, Quadrature):
             return 0.0
-        worst = 0.0
         with torch.no_grad():
-            for sequence in checked_sequences(X, "X"):
-                for layer in profile(torch.from_numpy(sequence)[None], self._scales(), dual).layers:
-                    inverse = layer.moments.inverse
-                    worst = max(worst, *dual.error(inverse[inverse > 0] ** -2).tolist())
-        return worst
+            met = torch.cat(list(met_variances(dual, sequences, scales)))
+            return float(dual.error(met).max()) if len(met) else 0.0
 
     def _pair(self, x: Any, y: Any) -> tuple[Tensor, Tensor]:
         one, other = checked_sequences([x], "x")[0], checked_sequences([y], "y")[0]

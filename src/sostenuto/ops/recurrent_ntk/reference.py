@@ -87,11 +87,9 @@ def _step(
     else:
         entering, more = _carried(left, right, "below", "below_root", i, j, below)
     bias = _product(left.bias[:, i, None, None], right.bias[None, :, j, None])
-    cosine, delta, epsilon = (
-        sum((getattr(part, name) for part in (entering, bias)), getattr(carried, name))
-        for name in ("cosine", "delta", "epsilon")
-    )
-    at = Correlation(cosine, (delta + gap).clamp(0, 2), (epsilon + gap).clamp(0, 2))
+    cosine = carried.cosine + entering.cosine + bias.cosine
+    delta = (carried.delta + entering.delta + bias.delta + gap).clamp(0, 2)
+    at = Correlation(cosine, delta, (carried.epsilon + entering.epsilon + bias.epsilon + gap).clamp(0, 2))
     paired = dual.pair(at, x, y)
     return State(paired.value, paired.loss, paired.slope * (cosine + tangent + more))
 
