@@ -180,7 +180,7 @@ class Quadrature:
             size = (
                 side.coefficients.detach().abs().sum(-2) / side.slope.detach().abs().sqrt().clamp(min=1e-150)[..., None]
             )
-            sides.append(size.flatten(0, -2).amax(0))
+            sides.append(size.reshape(-1, self.terms).amax(0))
         reached = (sides[0] * sides[1] * torch.arange(1, self.terms + 1) > 1e-17).nonzero()
         return int(reached.max()) + 1 if len(reached) else 1
 
