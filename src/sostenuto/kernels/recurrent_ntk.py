@@ -110,7 +110,7 @@ class RecurrentNTK(SequenceKernel):
         σ_v is a factor. One layer of rectifiers carries the derivatives through its pairs beside the kernel. Those of
         the other closed forms are differences of fourth order in log σ; those of other activations are forward-mode.
         """
-        if self.activation == "relu" and self.num_layers == 1 and self.pooling == "last":
+        if self._carries_derivatives():
             return self._carried(sequences, names)
         matrix = self.gram(sequences, sequences)
         found: dict[str, np.ndarray] = {}
@@ -200,6 +200,10 @@ class RecurrentNTK(SequenceKernel):
         ours, theirs = one.shape[1], other.shape[1]
         require(ours == theirs, f"y: expected {ours} channels as in x", f"got {theirs}")
         return torch.from_numpy(one), torch.from_numpy(other)
+
+    def _carries_derivatives(self) -> bool:
+        """Whether the compiled pairs carry derivatives by log σ beside the kernel."""
+        return self.activation == "relu" and self.num_layers == 1 and self.pooling == "last"
 
     def _scales(self) -> Scales:
         groups = (self.sigma_w, self.sigma_u, self.sigma_b, self.sigma_h)
