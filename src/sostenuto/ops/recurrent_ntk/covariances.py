@@ -94,7 +94,7 @@ def _forward(
 
 @dataclass(frozen=True)
 class _Part:
-    """A contribution to Σ of pairs: both sides' vectors, their covariance, and what it lacks of the vectors' product."""
+    """A contribution to Σ of pairs: the sides' vectors, their covariance, and what it lacks of their product."""
 
     left: Tensor
     right: Tensor
