@@ -83,6 +83,13 @@ class KernelLaws:
         np.testing.assert_allclose(kernel(X, X), kernel(X), **EXACT)
         np.testing.assert_allclose(kernel(X, [x.copy() for x in X]), kernel(X), **EXACT)
 
+    def test_reversed_views_are_their_copies(self, kernel, X):
+        backwards = [x[::-1] for x in X]
+        copies = [x.copy() for x in backwards]
+        np.testing.assert_array_equal(kernel(backwards), kernel(copies))
+        np.testing.assert_array_equal(kernel(np.ones((3, 4))[:, ::-1]), kernel(np.ones((3, 4))))
+        np.testing.assert_array_equal(kernel.diag(backwards), kernel.diag(copies))
+
     def test_arguments_change_places(self, kernel, X, Y):
         assert kernel(X, Y).shape == (len(X), len(Y))
         np.testing.assert_allclose(kernel(X, Y), kernel(Y, X).T, **EXACT)

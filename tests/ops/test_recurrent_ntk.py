@@ -8,7 +8,6 @@ import torch
 
 from sostenuto.checks import InputError
 from sostenuto.ops.recurrent_ntk import Scales, recurrent_ntk, recurrent_ntk_diagonal
-from sostenuto.ops.recurrent_ntk.duals import Quadrature
 
 AGREEMENT = 1e-10
 
@@ -88,16 +87,6 @@ def test_threads_change_no_bit():
 def test_compiled_code_has_no_quadrature():
     with pytest.raises(InputError, match="expected activation='relu' or 'erf' with backend='cpu'"):
         recurrent_ntk(series(3), None, Scales.of(), activation=torch.tanh, backend="cpu")
-
-
-def test_quadrature_states_its_error():
-    """The stated error bounds what more nodes and terms change."""
-    variance = torch.tensor([0.1, 1.0, 4.0], dtype=torch.float64)
-    coarse, fine = Quadrature(torch.tanh, 100, 60), Quadrature(torch.tanh, 240, 160)
-    for field in ("root", "slope"):
-        one, other = (getattr(dual.moments(variance), field) for dual in (coarse, fine))
-        assert ((one / other - 1).abs() <= coarse.error(variance) + 1e-13).all()
-    assert (fine.error(variance) < torch.tensor([1e-20, 1e-12, 1e-5])).all()
 
 
 def test_gradient_by_inputs_is_right():

@@ -24,10 +24,10 @@ def _small_tiles(monkeypatch):
     monkeypatch.setattr(gpu, "COLUMNS", 8)
 
 
-def check(lengths, layers, erf, start, kind, channels):
+def check(lengths, layers, erf, start, kind, channels, scale=1.0):
     generator = np.random.default_rng(0)
     lengths = np.array(sorted(lengths, reverse=True))
-    x = [generator.normal(size=(t, channels)) for t in lengths]
+    x = [generator.normal(size=(t, channels)) * scale for t in lengths]
     x[1] = -x[0] if len(x[1]) == len(x[0]) else x[1]
     x[-1] = x[-2] if lengths[-1] == lengths[-2] else x[-1]
     numbers = np.arange(len(x))
@@ -59,6 +59,14 @@ def test_agrees_with_the_cpu(layers, erf, start, lengths):
 @pytest.mark.gpu
 def test_the_kernel_without_training_agrees_with_the_cpu():
     check([3] * 9, 2, False, 0.3, "nngp", 2)
+
+
+@pytest.mark.filterwarnings("ignore:(divide by zero|invalid value):RuntimeWarning")
+@pytest.mark.gpu
+@pytest.mark.parametrize("scale", [1e-100, 1e-8, 1e-3, 1e3, 1e6])
+def test_small_and_large_inputs_agree_with_the_cpu(scale):
+    check([3] * 9, 2, True, 0.0, "ntk", 1, scale)
+    check([3] * 9, 1, True, 0.0, "nngp", 2, scale)
 
 
 COMPILED = """

@@ -234,3 +234,24 @@ def test_failing_condition_is_named_with_its_value():
     field = rnn_field(torch.ones(1, 1), torch.zeros(1, 1), total_variation=0.5)
     assert rkhs_norm_bound(field).reason == "not applicable: 2ρ·max_r √(s²‖U_r‖₁² + ‖V_r‖₂²) ≤ 1 fails (8)"
     assert "4γ_j ≤ 1 at every step fails (4)" in runge_kutta_bound(field, torch.zeros(1, 1)).reason
+
+
+@pytest.mark.parametrize("activation", ["tanh", "identity"])
+def test_a_bound_beyond_float64_is_infinite_and_says_so(activation):
+    """duration·‖U‖ > 709: Grönwall's e^{K_h} overflows."""
+    field = rnn_field(torch.eye(2) * 800, torch.ones(2, 1), activation=activation)
+    unbounded = [star_product_bound(field, 2), remainder_bound(field, 2)] if activation == "identity" else []
+    for bound in [discretization_bound(field, 10), *unbounded]:
+        assert bound.value == math.inf
+        assert bound.applicable
+        assert "the bound is infinite" in bound.reason
+    assert not any(math.isnan(each.value) for each in (star_product_bound(field, 2), remainder_bound(field, 2)))
+    huge = rnn_field(torch.eye(2).double() * 1e100, torch.ones(2, 1).double(), activation=activation)
+    assert star_product_bound(huge, 5).value == math.inf
+    path = torch.zeros(4000, 1, dtype=torch.float64)
+    if activation == "tanh":
+        found = runge_kutta_bound(field, path)
+        assert found.applicable
+        assert "the bound is infinite" in found.reason
+    still = rnn_field(torch.eye(2) * 800, torch.zeros(2, 1), activation=activation)
+    assert discretization_bound(still, 10).value == 0.0

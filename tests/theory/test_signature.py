@@ -264,3 +264,14 @@ def test_without_pysiglib_it_is_refused(monkeypatch):
     assert signature(walk(3, 2), 2).backend == "cpu"
     with pytest.raises(MissingExtraError, match=r"pip install 'sostenuto\[signature\]'"):
         signature(walk(3, 2), 2, backend="pysiglib")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size", "backend"), [(torch.float32, 1e10, "cpu"), (torch.float64, 1e70, "reference")]
+)
+def test_an_overflow_is_refused(dtype, size, backend):
+    path = torch.tensor([[0.0, 0.0], [size, 1.0], [size, size]], dtype=dtype)
+    with pytest.raises(
+        InputError, match=f"expected a signature that {dtype} can hold, got an overflow in level . of 5"
+    ):
+        signature(path, 5, backend=backend)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from sostenuto.audits.stability.certified_stability import CertifiedStability, certified_stability
     from sostenuto.audits.stability.fixed_points import FixedPoints, fixed_points
     from sostenuto.audits.stability.linearized_gru import LinearizedGRU, linearized_gru
+    from sostenuto.audits.stability.linearized_lstm import LinearizedLSTM, linearized_lstm
     from sostenuto.audits.stability.lyapunov_spectrum import LyapunovSpectrum, lyapunov_spectrum
     from sostenuto.audits.stability.oscillator_saddles import OscillatorSaddles, oscillator_saddles
     from sostenuto.audits.stability.oscillator_states import OscillatorStates, oscillator_state_bound
@@ -58,6 +59,7 @@ __all__ = [
     "GradientFlow",
     "HessianSpectrum",
     "LinearizedGRU",
+    "LinearizedLSTM",
     "LossSurface",
     "LyapunovSpectrum",
     "MemoryFunction",
@@ -85,6 +87,7 @@ __all__ = [
     "gradient_flow",
     "hessian_spectrum",
     "linearized_gru",
+    "linearized_lstm",
     "loss_surface",
     "lyapunov_spectrum",
     "memory_function",
@@ -137,6 +140,8 @@ _HOMES = {
     "FixedPoints": "stability.fixed_points",
     "LinearizedGRU": "stability.linearized_gru",
     "linearized_gru": "stability.linearized_gru",
+    "LinearizedLSTM": "stability.linearized_lstm",
+    "linearized_lstm": "stability.linearized_lstm",
     "LyapunovSpectrum": "stability.lyapunov_spectrum",
     "ExponentialSum": "memory.exponential_sums",
     "fit_exponential_sum": "memory.exponential_sums",

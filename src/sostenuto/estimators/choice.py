@@ -25,6 +25,8 @@ NETWORK = "unicornn"
 GRAMS = 150
 """Gram matrices that the search for the kernel's σ computes, about."""
 FOLDS = 3
+LEAST_SECONDS = 10.0
+"""Time below which a network is not even begun."""
 _SAMPLE = 24
 
 
@@ -53,10 +55,10 @@ def can_choose(dataset: Dataset) -> bool:
 def choose_model(
     dataset: Dataset, data: DataConfig, *, seed: int = 0, budget: float = 60.0, device: str = "auto"
 ) -> Choice:
-    """Try oscillators, the recurrent NTK and a trained network, each if it fits into what is left of ``budget`` seconds.
+    """Try oscillators, the recurrent NTK and a trained network, each if it fits into what is left of the ``budget``.
 
     Scores are leave-one-out for the oscillators and cross-validated for the others, on the training part alone. A model
-    is chosen over a cheaper one only if it leads by more than one standard error.
+    is chosen over a cheaper one only if it leads by more than one standard error. The budget is in seconds.
     """
     began = time.perf_counter()
     said: dict[str, dict[str, Any]] = {"data": {}, "options": {}, "training": {}, "model": {}}
@@ -67,12 +69,7 @@ def choose_model(
     configs = {
         "oscillators": estimator_config("oscillators", base, data, said),
         "rntk": estimator_config("rntk", base, data, said),
-        NETWORK: recipes.run_config(
-            data,
-            dataset.train,
-            training_count(dataset, data),
-            {"model": {"layer": NETWORK}, "training": {"seed": seed}},
-        ),
+        NETWORK: recipes.run_config(data, dataset.train, training_count(dataset, data), network),
     }
     if encoding.classes:
         configs["rntk"] = replace(configs["rntk"], model=replace(configs["rntk"].model, options={"search": "evidence"}))
@@ -120,16 +117,17 @@ def _kernel_seconds(encoding: Encoding, train: Any) -> float:
 def _try_network(config: RunConfig, dataset: Dataset, encoding: Encoding, left: Any, device: str) -> Candidate:
     """Cross-validate the network if two epochs say that there is time for it."""
     name, began = config.model.layer, time.perf_counter()
-    if left() < 1:
-        return _not_tried(name, math.inf, left())
+    if left() < LEAST_SECONDS:
+        return Candidate(name, None, 0.0, 0.0, f"not tried: {max(left(), 0):.0f} s were left")
     try:
         divided = folded_parts(dataset, config, FOLDS)
     except InputError as error:
         return Candidate(name, None, 0.0, 0.0, f"not tried: {error}")
-    short = replace(config, training=replace(config.training, epochs=2))
+    short = replace(config, training=replace(config.training, epochs=1))
     try:
+        fit_parts(divided[0], short, device=device, progress=False)  # compiled, if it was not yet
         trial = fit_parts(divided[0], short, device=device, progress=False)
-        expected = trial.progress.seconds / 2 * config.training.epochs * len(divided)
+        expected = trial.progress.seconds * config.training.epochs * len(divided)
         if expected > left():
             return _not_tried(name, expected, left())
         row = cross_validate(divided, config, device)

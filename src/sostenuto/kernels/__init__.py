@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sostenuto.kernels.rbf import RBF
     from sostenuto.kernels.recurrent_ntk import RecurrentNTK
     from sostenuto.kernels.signature import Signature
+    from sostenuto.kernels.untied_recurrent_ntk import UntiedRecurrentNTK
     from sostenuto.kernels.wide_rnn import WideRNN
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "RecurrentNTK",
     "SequenceKernel",
     "Signature",
+    "UntiedRecurrentNTK",
     "WideRNN",
     "as_objects",
     "gram",
@@ -42,6 +44,7 @@ _HOMES = {
     "RecurrentNTK": "recurrent_ntk",
     "SequenceKernel": "base",
     "Signature": "signature",
+    "UntiedRecurrentNTK": "untied_recurrent_ntk",
     "as_objects": "objects",
 }
 

@@ -122,7 +122,8 @@ def checked_sequences(sequences: Any, name: str) -> list[Steps]:
             raise InputError(
                 f"{name}: sequence {index}: expected no missing values, got NaN; fill them in or drop the sequence."
             )
-    return [np.asarray(sequence, dtype=np.float64) for sequence in found]
+    # A copy: torch takes no array with a negative stride, such as x[::-1].
+    return [np.array(sequence, dtype=np.float64, order="C") for sequence in found]
 
 
 def zero_padded(sequences: list[Steps], steps: int) -> Matrix:

@@ -12,10 +12,10 @@ from torch.autograd import forward_ad
 from sostenuto.checks import InputError, check_choice, check_count, require
 from sostenuto.kernels.base import Bounds, Diagonal, Matrix, SequenceKernel, Steps, checked_sequences
 from sostenuto.ops.recurrent_ntk import KINDS, POOLINGS, Scaled, Scales, recurrent_ntk, recurrent_ntk_diagonal
+from sostenuto.ops.recurrent_ntk.choice import dual_for, met_variances
 from sostenuto.ops.recurrent_ntk.covariances import Covariances, covariances
-from sostenuto.ops.recurrent_ntk.duals import Quadrature, dual_of
 from sostenuto.ops.recurrent_ntk.fast import slopes
-from sostenuto.ops.recurrent_ntk.profile import profile
+from sostenuto.ops.recurrent_ntk.quadrature import Quadrature
 
 Sigma = float | Sequence[float] | np.ndarray
 DIFFERENCE = 3e-3
@@ -33,7 +33,8 @@ class RecurrentNTK(SequenceKernel):
     Args:
         num_layers: L.
         activation: ``"relu"`` or ``"erf"``, in closed form; or any function on tensors such as ``torch.tanh``, by a
-            quadrature whose accuracy `quadrature_error` states.
+            quadrature that is fitted to the variances and split at kinks; `quadrature_error` states its accuracy, and
+            an error above 1e-4 is refused.
         sigma_w: recurrent weights, a number or one a layer. A rectifier neither grows nor shrinks at √2.
         sigma_u: input weights, a number or one a layer.
         sigma_b: biases, a number or one a layer.
@@ -109,7 +110,7 @@ class RecurrentNTK(SequenceKernel):
         σ_v is a factor. One layer of rectifiers carries the derivatives through its pairs beside the kernel. Those of
         the other closed forms are differences of fourth order in log σ; those of other activations are forward-mode.
         """
-        if self.activation == "relu" and self.num_layers == 1 and self.pooling == "last":
+        if self._carries_derivatives():
             return self._carried(sequences, names)
         matrix = self.gram(sequences, sequences)
         found: dict[str, np.ndarray] = {}
@@ -124,7 +125,7 @@ class RecurrentNTK(SequenceKernel):
         with torch.no_grad():
             values, units = self._own(sequences, self._scales())
             if self.normalize:
-                return (~torch.isinf(units)).to(torch.float64).numpy()
+                return (~torch.isinf(units) & (values > 0)).to(torch.float64).numpy()
             scaled = (values * torch.exp(2 * units)).numpy()
         bad = np.flatnonzero(~np.isfinite(scaled))
         if len(bad):
@@ -152,7 +153,9 @@ class RecurrentNTK(SequenceKernel):
         self.check_parameters()
         one, other = self._pair(x, y)
         with torch.no_grad():
-            return covariances(one, other, self._scales(), dual_of(self.activation), pooling=self.pooling)
+            scales = self._scales()
+            dual = dual_for(self.activation, [one, other], scales)
+            return covariances(one, other, scales, dual, pooling=self.pooling)
 
     def sensitivity(self, x: Any, y: Any) -> Diagonal:
         """Return s(t) = ‖∇_{x_t} Θ(x, y)‖ at every step of x, divided by the largest (paper 004, eq. (20), Figure 3).
@@ -178,28 +181,29 @@ class RecurrentNTK(SequenceKernel):
         return (size / size.max().clamp(min=1e-300)).numpy()
 
     def quadrature_error(self, X: Any) -> float:  # noqa: N803
-        """Return the largest relative error stated for the activation's averages on X; 0 of a closed form.
+        """Return the largest relative error of the activation's averages on X, a bound; 0 of a closed form.
 
         >>> RecurrentNTK(activation=torch.tanh, sigma_u=0.5, sigma_w=1.0).quadrature_error([[1.0, -1.0, 2.0]]) < 1e-8
         True
         """
         self.check_parameters()
-        dual = dual_of(self.activation)
+        sequences, scales = [torch.from_numpy(sequence) for sequence in checked_sequences(X, "X")], self._scales()
+        dual = dual_for(self.activation, sequences, scales)
         if not isinstance(dual, Quadrature):
             return 0.0
-        worst = 0.0
         with torch.no_grad():
-            for sequence in checked_sequences(X, "X"):
-                for layer in profile(torch.from_numpy(sequence)[None], self._scales(), dual).layers:
-                    inverse = layer.moments.inverse
-                    worst = max(worst, *dual.error(inverse[inverse > 0] ** -2).tolist())
-        return worst
+            met = torch.cat(list(met_variances(dual, sequences, scales)))
+            return float(dual.error(met).max()) if len(met) else 0.0
 
     def _pair(self, x: Any, y: Any) -> tuple[Tensor, Tensor]:
         one, other = checked_sequences([x], "x")[0], checked_sequences([y], "y")[0]
         ours, theirs = one.shape[1], other.shape[1]
         require(ours == theirs, f"y: expected {ours} channels as in x", f"got {theirs}")
         return torch.from_numpy(one), torch.from_numpy(other)
+
+    def _carries_derivatives(self) -> bool:
+        """Whether the compiled pairs carry derivatives by log σ beside the kernel."""
+        return self.activation == "relu" and self.num_layers == 1 and self.pooling == "last"
 
     def _scales(self) -> Scales:
         groups = (self.sigma_w, self.sigma_u, self.sigma_b, self.sigma_h)
@@ -222,7 +226,7 @@ class RecurrentNTK(SequenceKernel):
         """Normalize, or bring back the units and refuse what float64 cannot hold."""
         if self.normalize:
             sides = [self._own(side, scales) for side in ((left,) if right is left else (left, right))]
-            inverse = [torch.where(torch.isinf(units), 0.0, values**-0.5) for values, units in sides]
+            inverse = [torch.where(torch.isinf(units) | (values == 0), 0.0, values**-0.5) for values, units in sides]
             return scaled.values * inverse[0][:, None] * inverse[-1][None, :]
         matrix = scaled.values * torch.exp(scaled.rows[:, None] + scaled.columns[None, :])
         bad = (~torch.isfinite(matrix.detach())).nonzero()

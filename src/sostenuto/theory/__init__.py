@@ -10,7 +10,19 @@ from sostenuto.theory.generalization import embedding_bound, generalization_boun
 from sostenuto.theory.jackson import jackson_bound
 from sostenuto.theory.kernel_dynamics import Drift, kernel_drift, learning_rate_limit, mean_prediction
 from sostenuto.theory.lyapunov import LyapunovMatrix, lyapunov
+from sostenuto.theory.memory_decay import (
+    contraction_fading_gain,
+    fading_memory_gain,
+    inherited_decay_bound,
+    response_decay_bound,
+)
 from sostenuto.theory.ode import discretize, solve
+from sostenuto.theory.oscillator_gradients import (
+    LayerGradientBound,
+    OscillatorLayer,
+    gradient_hamiltonian,
+    loss_gradient_bound,
+)
 from sostenuto.theory.path_scale import PathScale, path_lengths, scale_paths
 from sostenuto.theory.risk_bounds import binary_bound, multiclass_bound, sequence_bound
 from sostenuto.theory.rkhs import RKHSNorm, rkhs_norm
@@ -25,7 +37,9 @@ __all__ = [
     "Assumption",
     "Bound",
     "Drift",
+    "LayerGradientBound",
     "LyapunovMatrix",
+    "OscillatorLayer",
     "PathScale",
     "PathSignature",
     "PredictionStability",
@@ -35,20 +49,26 @@ __all__ = [
     "TransientGrowth",
     "binary_bound",
     "coefficients",
+    "contraction_fading_gain",
     "discretization_bound",
     "discretization_error",
     "discretize",
     "embedding_bound",
+    "fading_memory_gain",
     "generalization_bound",
+    "gradient_hamiltonian",
+    "inherited_decay_bound",
     "jackson_bound",
     "kernel_drift",
     "learning_rate_limit",
+    "loss_gradient_bound",
     "lyapunov",
     "mean_prediction",
     "multiclass_bound",
     "path_lengths",
     "prediction_stability",
     "remainder_bound",
+    "response_decay_bound",
     "rkhs_norm",
     "rkhs_norm_bound",
     "rnn_field",

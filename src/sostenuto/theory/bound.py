@@ -36,12 +36,14 @@ class Bound(Record):
 
     @property
     def reason(self) -> str:
-        """Say which assumptions fail and with which values; empty where all hold."""
+        """Say which assumptions fail and with which values, or that the bound is infinite; else empty."""
         failed = [each for each in self.assumptions if not each.holds]
         told = [
             each.condition + " fails" + ("" if math.isnan(each.value) else f" ({each.value:.4g})") for each in failed
         ]
-        return f"not applicable: {', '.join(told)}" if told else ""
+        if told:
+            return f"not applicable: {', '.join(told)}"
+        return "the bound is infinite: it is beyond float64 and says nothing" if math.isinf(self.value) else ""
 
 
 def make_bound(
@@ -50,3 +52,24 @@ def make_bound(
     """Make a `Bound` whose value counts only when all assumptions hold."""
     good = all(assumption.holds for assumption in assumptions)
     return Bound(quantity, float(value) if good else math.nan, terms, tuple(dict.fromkeys(assumptions)))
+
+
+def exponential(x: float) -> float:
+    """Give e^x, infinite where it is beyond float64.
+
+    >>> exponential(0.0), exponential(1000.0)
+    (1.0, inf)
+    """
+    return math.exp(x) if x < 709 else math.inf
+
+
+def power(base: float, exponent: int) -> float:
+    """Give base^exponent, infinite where it is beyond float64.
+
+    >>> power(2.0, 3), power(1e200, 2)
+    (8.0, inf)
+    """
+    try:
+        return base**exponent
+    except OverflowError:
+        return math.inf

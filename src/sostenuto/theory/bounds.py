@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, linalg, nn
 
 from sostenuto.checks import check_count, check_fraction
-from sostenuto.theory.bound import Assumption, Bound, make_bound
+from sostenuto.theory.bound import Assumption, Bound, make_bound, power
 from sostenuto.theory.increasing_trees import catalan_tail, tree_weight
 from sostenuto.theory.rkhs import as_readout, rkhs_norm
 from sostenuto.theory.tensor_field import RNNField, tensor_field
@@ -58,14 +58,14 @@ def _largest_product(field: RNNField, norms: WeightNorms, order: int, quantity: 
     s, width = field.scale, math.sqrt(field.hidden_size)
     if field.activation.name == "identity":
         first = norms.largest_rate / field.duration
-        value = s * first if order == 1 else s * norms.word_gain ** (order - 1) * max(1.0, first)
+        value = s * first if order == 1 else s * power(norms.word_gain, order - 1) * max(1.0, first)
         return make_bound(quantity, value, {"euclidean": width * value})
     trees = tree_weight(order)
-    value = s * (field.activation.ratio * norms.word_gain) ** (order - 1) * trees
-    row_sum = s * (max(s, 1.0) * norms.row_sum) ** (order - 1) * trees
+    value = s * power(field.activation.ratio * norms.word_gain, order - 1) * trees
+    row_sum = s * power(max(s, 1.0) * norms.row_sum, order - 1) * trees
     a = max({"logistic": 2.0, "tanh": 4.0}[field.activation.name], math.sqrt(field.hidden_size / 2))
     ratio = 4 * a**2 * max(s, 1.0) * norms.frobenius
-    paper = math.sqrt(2) * a * s * ratio ** (order - 1) * math.factorial(order)
+    paper = math.sqrt(2) * a * s * power(ratio, order - 1) * math.factorial(order)
     return make_bound(quantity, value, {"row_sum": row_sum, "euclidean": width * value, "paper": paper})
 
 
@@ -94,7 +94,7 @@ def remainder_bound(rnn: Any, order: int, *, total_variation: float = 0.5) -> Bo
     else:
         trees, gain_each, first = tree_weight(order + 1), field.activation.ratio * gain, 1.0
         ratio = 2 * gain_each
-    value = tau * first * trees * gain_each**order / math.factorial(order)
+    value = tau * first * trees * power(gain_each, order) / math.factorial(order)
     largest = _largest_product(field, norms, order + 1, quantity).terms["euclidean"]
     paper = field.letters ** (order + 1) / math.factorial(order + 1) * largest
     terms = {"euclidean": math.sqrt(field.hidden_size) * value, "paper": paper, "ratio": ratio}
@@ -144,8 +144,7 @@ def rkhs_norm_bound(
 def _identity_norm_bound(field: RNNField, weights: Tensor) -> Bound:
     """Bound ‖ψ‖(s‖b‖ + s/2·e^{s‖U‖}·√(‖V‖_F² + s²‖Ub‖²)): the words are i·time⋯time, and 1/k! ≤ 1/(2(k−2)!)."""
     u, v, b, s = field.recurrent.detach(), field.input_map.detach(), field.bias.detach(), field.scale
-    later = (
-        s / 2 * torch.exp(s * linalg.matrix_norm(u, 2)) * torch.sqrt(v.square().sum() + (s * (u @ b)).square().sum())
-    )
+    first = torch.sqrt(v.square().sum() + (s * (u @ b)).square().sum())
+    later = s / 2 * torch.exp(s * linalg.matrix_norm(u, 2)) * first if bool(first > 0) else 0.0
     each = weights.norm(dim=1) * float(s * b.norm() + later) * (1 + 1e-12)
     return make_bound("‖ξ‖", float(each.max()), {"all_outputs": float(each.norm())})

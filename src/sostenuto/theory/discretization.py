@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sostenuto.checks import check_choice, check_count
-from sostenuto.theory.bound import Assumption, Bound, make_bound
+from sostenuto.theory.bound import Assumption, Bound, exponential, make_bound
 from sostenuto.theory.increasing_trees import catalan_tail
 from sostenuto.theory.ode import ORDERS, discretize, solve
 from sostenuto.theory.tensor_field import RNNField, tensor_field
@@ -33,8 +33,9 @@ def discretization_bound(rnn: Any, steps: int, *, total_variation: float = 0.5) 
     norms, length = weight_norms(field), field.total_variation
     k_h, k_x, rate = norms.lipschitz_state, norms.lipschitz_input, norms.largest_rate
     k = max(k_h, k_x)
-    printed = k * _exp(k) * (length + rate * _exp(k))
-    value = rate * (_exp(k_h) - 1) / 2 + k_x * length * _exp(k_h)
+    printed = k * exponential(k) * (length + (rate * exponential(k) if rate > 0 else 0.0))
+    parts = (rate, (exponential(k_h) - 1) / 2), (k_x * length, exponential(k_h))
+    value = sum(size * growth for size, growth in parts if size > 0)
     terms = {
         "paper": printed / steps,
         "lipschitz_state": k_h,
@@ -96,8 +97,3 @@ def runge_kutta_bound(
         value = float((torch.tensor(tails, dtype=torch.float64) * left).sum(1).max()) * tau / steps
     terms = {"order": float(order), "growth": growth, "largest_gamma": worst}
     return make_bound(quantity, value, terms, [Assumption("4γ_j ≤ 1 at every step", 4 * worst <= 1, 4 * worst)])
-
-
-def _exp(x: float) -> float:
-    """Give e^x, infinite rather than an error where it is too large for a float."""
-    return math.exp(x) if x < 700 else math.inf

@@ -115,6 +115,13 @@ def signature(
         (part * scale).unflatten(-1, (channels,) * k)
         for k, (part, scale) in enumerate(zip(parts, scales, strict=True), start=1)
     ]
+    for k, values in enumerate(levels, start=1):
+        require(
+            bool(torch.isfinite(values).all()),
+            f"expected a signature that {values.dtype} can hold",
+            f"got an overflow in level {k} of {level}",
+            "bring the paths to a total variation below 1 by scale_paths, or lower level",
+        )
     return PathSignature((torch.ones_like(flat[..., 0]), *levels), normalization, prefixes, chosen)
 
 

@@ -15,7 +15,8 @@ class WeightNorms:
 
     ``recurrent_rows`` is max_r ‖U_r‖₁, ``input_rows`` max_r ‖V_r‖₂, ``row_sum`` ‖(U V)‖_∞, ``frobenius`` ‖(U V)‖_F.
     ``lipschitz_state`` and ``lipschitz_input`` are K_h and K_x, the Lipschitz constants of f; ``largest_state`` is M,
-    ``largest_rate`` bounds ‖f(h, x)‖ for ‖h‖ ≤ M and ‖x‖ ≤ L. ``word_gain`` is g₁ = max_r max(s‖U_r‖₁, |V_ri|) and
+    ``largest_rate`` bounds ‖f(h, x)‖ for ‖h‖ ≤ M and ‖x‖ ≤ L; both are infinite where
+    e^{K_h} is beyond float64. ``word_gain`` is g₁ = max_r max(s‖U_r‖₁, |V_ri|) and
     ``letter_gain`` is g₂ = max_r √(s²‖U_r‖₁² + ‖V_r‖₂²).
     """
 
@@ -47,7 +48,8 @@ def weight_norms(field: RNNField) -> WeightNorms:
     ceiling = tau * field.activation.ceiling * math.sqrt(field.hidden_size)
     first = min(ceiling, tau * float(field.activation(b).norm()) + k_x * field.total_variation)
     # Grönwall: ‖H_t‖ grows at most at the rate first + K_h·‖H_t‖.
-    largest = first * (math.expm1(k_h) / k_h if k_h > 0 else 1.0)
+    growth = 1.0 if k_h == 0 else math.expm1(k_h) / k_h if k_h < 709 else math.inf
+    largest = first * growth if first > 0 else 0.0
     return WeightNorms(
         recurrent_rows=float(rows_u.max()),
         input_rows=float(rows_v.max()),

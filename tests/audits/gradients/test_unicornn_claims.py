@@ -12,14 +12,17 @@ from sostenuto.nn import UnICORNN
 STEP = 0.1
 
 
-def one_unit(weight, step=STEP, layers=1, stiffness=1.0):
+def one_unit(weight, step=STEP, layers=1, stiffness=1.0, skip=None):
     """A stack of single units with V = 1, b = 0 and σ̂(c) = 1."""
-    layer = UnICORNN(1, 1, num_layers=layers, step_size=step, stiffness=stiffness, dtype=torch.float64)
+    layer = UnICORNN(1, 1, num_layers=layers, step_size=step, stiffness=stiffness, skip=skip, dtype=torch.float64)
     with torch.no_grad():
         for level in range(layers):
             getattr(layer, f"weight_hh_l{level}").fill_(weight)
             getattr(layer, f"weight_ih_l{level}").fill_(1.0)
             getattr(layer, f"time_scale_l{level}").fill_(40.0)
+            if skip is not None and level >= skip:
+                # The first skip reads the input itself, and passes the first layer by.
+                getattr(layer, f"weight_skip_l{level}").fill_(float(level > skip))
     return layer
 
 
@@ -84,12 +87,15 @@ def slope(sizes, values):
     return np.polyfit(np.log(sizes), np.log(values), 1)[0]
 
 
-@pytest.mark.parametrize("layers", [1, 2, 3])
-def test_one_step_contributes_in_proportion_to_the_step_at_every_depth(layers):
-    """To ∂E_n/∂b of the first layer at t_n = 3 the step at t_k = 1 adds O(Δt), not O(Δt^(2L−1)), and all add O(1)."""
+@pytest.mark.parametrize(("layers", "skip"), [(1, None), (2, None), (3, None), (4, 2)])
+def test_one_step_contributes_in_proportion_to_the_step_at_every_depth(layers, skip):
+    """To ∂E_n/∂b of the first layer at t_n = 3 the step at t_k = 1 adds O(Δt), and all add O(1).
+
+    Paper 002 has O(Δt^(2L−1)) in (74), and O(Δt^(2ν+2L−2νS−1)) in (80) for a stack with skips.
+    """
     sizes, ones, totals = [0.04, 0.02, 0.01, 0.005], [], []
     for size in sizes:
-        layer = one_unit(0.5, step=size, layers=layers)
+        layer = one_unit(0.5, step=size, layers=layers, skip=skip)
         time = size * torch.arange(1, round(3 / size) + 1, dtype=torch.float64)
         x = torch.sin(2 * time)[:, None].requires_grad_()
         last = layer(x)[0][-1]

@@ -32,6 +32,11 @@ def test_a_flip_flop_has_its_nine_points():
     assert center.eigenvalues_real == pytest.approx((2, 2))
 
 
+def test_data_that_leave_the_state_at_zero_hide_no_point():
+    found = fixed_points(lambda h, x: torch.tanh(2 * h + x), np.zeros((3, 20, 1)), start=[0.0])
+    assert sorted(round(point.state[0], 6) + 0.0 for point in found.points) == [-0.957504, 0.0, 0.957504]
+
+
 def test_a_linear_unit_rests_where_algebra_says():
     torch.manual_seed(0)
     layer = nn.RNN(2, 3, bias=True, dtype=torch.float64)

@@ -72,6 +72,20 @@ def test_the_sobolev_norm_adds_the_change_from_step_to_step():
     assert smooth.error[0] == pytest.approx(0.2)
 
 
+@pytest.mark.parametrize("batch_size", [1, 2])
+def test_the_sobolev_norm_is_a_sum_of_two_suprema_at_each_step(batch_size):
+    """Paper 003, eq. (11): one sequence has the largest gap, the other the largest change, at the same step."""
+    X = torch.tensor([[[1.0], [1.0], [1.0]], [[-1.0], [1.0], [0.0]]])
+    model = nn.Linear(1, 1, bias=False)
+    nn.init.ones_(model.weight)
+    offsets = torch.tensor([[[2.0], [2.0], [0.0]], [[-1.0], [1.0], [5.0]]])
+    options = {"target": X + offsets, "norm": "sobolev", "batch_size": batch_size}
+    assert perturbation_error(model, (0.0,), X, **options).start == pytest.approx(5.0 + 4.0)
+    # The third step of the second sequence is padding: neither it nor the step into it counts.
+    short = perturbation_error(model, (0.0,), X, lengths=[3, 2], **options)
+    assert short.start == pytest.approx(2.0 + 2.0)
+
+
 def test_targets_and_losses():
     torch.manual_seed(0)
     X = torch.randn(20, 4, 2)

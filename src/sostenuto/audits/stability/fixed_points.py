@@ -17,6 +17,8 @@ from sostenuto.report.numbers import counted, number
 from sostenuto.results import Numbers, Record
 from sostenuto.training.environment import environment
 
+WIDTHS = (0.0, 0.3, 1.0, 3.0)
+"""Least spreads of drawn starts, in turn."""
 MOST_POINTS = 50
 """Points kept at most; a continuum of them is sampled, not listed."""
 
@@ -100,9 +102,10 @@ def fixed_points(
     """Find states with f(h, x) = h for a constant input x, and the spectrum of ∂f/∂h at each.
 
     Newton's method, with the least-squares step (BᵀB + μI)δ = −Bᵀr for r = f(h) − h, B = ∂f/∂h − I and μ = |r|² while
-    that is small, starts from the zero state, from states visited along the data and from normal draws of twice their
-    spread. A point counts if |r|₂ ≤ tolerance · (1 + |h|₂); points closer than 10⁻⁵(1 + |h|₂) are one. Reference: paper
-    001, section 3 (local stability); Sussillo and Barak 2013.
+    that is small, starts from the zero state, from states visited along the data and from normal draws around them: of
+    twice their spread, and of 0.3, 1 and 3, because data may leave a state where it began. A point counts if
+    |r|₂ ≤ tolerance · (1 + |h|₂); points closer than 10⁻⁵(1 + |h|₂) are one. Reference: paper 001, section 3 (local
+    stability); Sussillo and Barak 2013.
 
     Args:
         model: a recurrent layer, a model that calls one once, or a function f(h, x) → h of one state and one input.
@@ -161,13 +164,14 @@ def _held_input(followed: Followed, given: Any) -> Float[Tensor, " channel"]:
 
 
 def _first_states(followed: Followed, tries: int, seed: int) -> Float[Tensor, "start state"]:
-    seen = visit(followed, max(1, tries // 2)).after
+    seen = visit(followed, max(1, tries // 2)).after.unique(dim=0)
     spread = seen.std(0, correction=0).clamp_min(0.1)
     generator = torch.Generator().manual_seed(seed)
     size = followed.map.state_size
     drawn = torch.randn(max(tries - 1 - len(seen), 0), size, generator=generator, dtype=torch.float64)
     zero = torch.zeros(1, size, dtype=torch.float64)
-    return torch.cat([zero, seen, seen.mean(0) + 2 * spread * drawn])[:tries]
+    widths = torch.tensor(WIDTHS, dtype=torch.float64)[torch.arange(len(drawn)) % len(WIDTHS), None]
+    return torch.cat([zero, seen, seen.mean(0) + torch.maximum(2 * spread, widths) * drawn])[:tries]
 
 
 def _newton(

@@ -1,44 +1,17 @@
 """The linearized gated recurrent unit: whether its rest at zero is stable under a constant input."""
 
-import math
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from sostenuto.audits.applicability import not_applicable
-from sostenuto.checks import check_count, require
-from sostenuto.results import Numbers, Record
+from sostenuto.audits.stability.linearized_unit import LinearizedUnit, at_rest, gate_inputs, not_at_rest
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinearizedGRU(Record):
-    """The matrix M of dh/dt = M h near h = 0, by rows, and its eigenvalues; the unit's own step is near h ← (I + M) h.
-
-    ``abscissa`` is the largest real part, below 0 where the equation is stable; ``radius`` the largest modulus of the
-    eigenvalues of I + M, below 1 where the step is. ``candidate`` is the largest |ĥ| at h = 0, which must be 0 there to
-    be at rest: where it is not, ``reason`` says so, and nothing else is told.
-    """
-
-    matrix: tuple[Numbers, ...]
-    eigenvalues_real: Numbers
-    eigenvalues_imaginary: Numbers
-    abscissa: float
-    radius: float
-    candidate: float
-    reason: str
-
-    def summary(self) -> str:
-        """Say whether the rest at zero is stable."""
-        if self.reason:
-            return f"The linearization at rest is {self.reason}."
-        kind = "stable" if self.abscissa < 0 else "not stable"
-        step = "stable" if self.radius < 1 else "not stable"
-        return (
-            f"The rest at zero is {kind} (largest real part {self.abscissa:.4g}), and under the unit's own step {step} "
-            f"(largest modulus {self.radius:.4g})."
-        )
+class LinearizedGRU(LinearizedUnit):
+    """A GRU near h = 0: see `LinearizedUnit`."""
 
 
 def linearized_gru(
@@ -66,48 +39,15 @@ def linearized_gru(
     >>> linearized_gru(gru).matrix  # 1 − z = r = 1/2: (6/2 − 1)/2
     ((1.0, 0.0), (0.0, 1.0))
     """
-    check_count("layer", layer, least=0)
-    count = getattr(gru, "num_layers", 1)
-    require(layer < count, f"expected a layer below {count}", f"got {layer}")
-    suffix = "" if isinstance(gru, nn.GRUCell) else f"_l{layer}"
-    entering, recurrent = (_weight(gru, name, suffix) for name in ("weight_ih", "weight_hh"))
-    nothing = recurrent.new_zeros(len(recurrent))
-    biases = [_weight(gru, name, suffix) if gru.bias else nothing for name in ("bias_ih", "bias_hh")]
-    channels = entering.shape[1]
-    given = entering.new_zeros(channels) if x is None else x.detach().double().cpu()
-    require(given.shape == (channels,), f"expected an input of {channels} channels", f"got shape {tuple(given.shape)}")
-    reset, update, candidate = (entering @ given + biases[0]).chunk(3)
-    reset_own, update_own, bias = biases[1].chunk(3)
+    entering, own, recurrent = gate_inputs(gru, x, layer)
+    (reset, update, candidate), (reset_own, update_own, bias) = entering.chunk(3), own.chunk(3)
     r, z = torch.sigmoid(reset + reset_own), torch.sigmoid(update + update_own)
     answer = torch.tanh(candidate + r * bias)
     # What rounding leaves of two biases that cancel is no candidate.
     resting = answer.abs() <= 1e-12 * (1 + candidate.abs())
-    largest = float(answer.abs().max())
     if not bool(resting.all()):
-        return LinearizedGRU(
-            matrix=(),
-            eigenvalues_real=(),
-            eigenvalues_imaginary=(),
-            abscissa=math.nan,
-            radius=math.nan,
-            candidate=largest,
-            reason=not_applicable("a candidate of 0 at h = 0", answer, resting),
-        )
+        return not_at_rest(LinearizedGRU, answer, resting)
     from_reset, _, from_state = recurrent.chunk(3)
     inner = r[:, None] * from_state + (bias * r * (1 - r))[:, None] * from_reset
     matrix = (1 - z)[:, None] * (inner - torch.eye(len(r), dtype=torch.float64))
-    values = torch.linalg.eigvals(matrix)
-    values = values[values.real.argsort(descending=True, stable=True)]
-    return LinearizedGRU(
-        matrix=tuple(tuple(row) for row in matrix.tolist()),
-        eigenvalues_real=tuple(values.real.tolist()),
-        eigenvalues_imaginary=tuple(values.imag.tolist()),
-        abscissa=float(values.real.max()),
-        radius=float((1 + values).abs().max()),
-        candidate=largest,
-        reason="",
-    )
-
-
-def _weight(gru: nn.Module, name: str, suffix: str) -> Tensor:
-    return getattr(gru, f"{name}{suffix}").detach().double().cpu()
+    return at_rest(LinearizedGRU, matrix, float(answer.abs().max()))

@@ -42,7 +42,7 @@ def _followed(network: WideRNN, x: Tensor) -> tuple[States, States]:
     """Return h_0 … h_T and δ_1 … δ_T of every sequence."""
     w, u, b, v = network.sigmas
     width = network.width
-    states, entered = [x.new_zeros(len(x), width)], []
+    states, entered = [network.start(x)[0]], []
     with torch.enable_grad():
         for t in range(x.shape[1]):
             at = 0 if network.tied else t

@@ -1,6 +1,6 @@
 """The GP kernel and the neural tangent kernel of an infinitely wide RNN: check, choose a backend, apply."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float64
@@ -10,7 +10,8 @@ from torch.autograd import forward_ad
 from sostenuto.checks import check_choice, require
 from sostenuto.ops.backend import BACKENDS, HAS_TRITON, choose_backend
 from sostenuto.ops.recurrent_ntk import fast
-from sostenuto.ops.recurrent_ntk.duals import Dual, dual_of
+from sostenuto.ops.recurrent_ntk.choice import Activation, dual_for
+from sostenuto.ops.recurrent_ntk.duals import Dual
 from sostenuto.ops.recurrent_ntk.profile import Profile, profile
 from sostenuto.ops.recurrent_ntk.ragged import Series, by_length, identities, same
 from sostenuto.ops.recurrent_ntk.reference import pairs_reference, pooling_weights
@@ -20,7 +21,6 @@ __all__ = ["KINDS", "POOLINGS", "Scaled", "Scales", "recurrent_ntk", "recurrent_
 
 KINDS = ("ntk", "nngp")
 POOLINGS = ("last", "mean")
-Activation = str | Callable[[Tensor], Tensor]
 
 
 def recurrent_ntk(
@@ -53,7 +53,7 @@ def recurrent_ntk(
     if chosen != "reference":
         options = {"erf": activation == "erf", "kind": kind, "pooling": pooling, "gpu": chosen == "gpu"}
         return fast.matrix(left, right, scales, **options)
-    dual = dual_of(activation)
+    dual = dual_for(activation, [*left, *other], scales)
     numbers = identities(left, other)
     rows = _groups(left, scales, dual)
     columns = rows if right is None else _groups(other, scales, dual)
@@ -80,7 +80,7 @@ def recurrent_ntk_diagonal(
     check_choice("pooling", pooling, POOLINGS)
     if _chosen(backend, activation, "last", scales, sequences) != "reference":
         return fast.diagonal(sequences, scales, erf=activation == "erf", kind=kind, pooling=pooling)
-    dual = dual_of(activation)
+    dual = dual_for(activation, sequences, scales)
     groups = _groups(sequences, scales, dual)
     values = torch.zeros(len(sequences), dtype=torch.float64)
     for indices, group in groups:

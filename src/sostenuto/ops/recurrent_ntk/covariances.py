@@ -1,5 +1,6 @@
 """Every Σ and Π of one pair of sequences, unscaled, as the paper writes them: for study and as a second opinion."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,7 +8,7 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor
 
-from sostenuto.ops.recurrent_ntk.duals import Dual, Moments
+from sostenuto.ops.recurrent_ntk.duals import Correlation, Dual, Moments
 from sostenuto.ops.recurrent_ntk.ragged import Series
 from sostenuto.ops.recurrent_ntk.scales import Scales
 
@@ -52,25 +53,63 @@ def covariances(x: Series, y: Series, scales: Scales, dual: Dual, *, pooling: st
 def _forward(
     x: Series, y: Series, one: list[Moments], other: list[Moments], equal: bool, scales: Scales, dual: Dual
 ) -> tuple[Table, Table, Table]:
-    """Return Σ, V_φ[Σ] and V_φ′[Σ] of every layer at every (t, t′)."""
-    tables = torch.zeros(3, len(one), len(x), len(y), dtype=torch.float64)
-    sigma, covariance, slope = tables
-    products = x @ y.mT / x.shape[1]
+    """Return Σ, V_φ[Σ] and V_φ′[Σ] of every layer at every (t, t′); 1 ∓ C are summed as in the reference."""
+    tables = torch.zeros(4, len(one), len(x), len(y), dtype=torch.float64)
+    sigma, covariance, slope, losses = tables
+    shape = len(x), len(y)
+    inputs = (
+        (x[:, None] / math.sqrt(x.shape[1])).expand(*shape, -1),
+        (y[None] / math.sqrt(x.shape[1])).expand(*shape, -1),
+    )
+    entering = _Part(*inputs, (inputs[0] * inputs[1]).sum(2), torch.zeros(shape, dtype=torch.float64))
     for layer, (left, right) in enumerate(zip(one, other, strict=True)):
-        entering = products if layer == 0 else covariance[layer - 1]
-        before = torch.zeros(len(y), dtype=torch.float64)
-        before[0] = scales.h[layer] ** 2 * equal
+        if layer > 0:
+            sizes = one[layer - 1].unit * one[layer - 1].root, other[layer - 1].unit * other[layer - 1].root
+            apart = sizes[0][:, None, None].expand(*shape, 1), sizes[1][None, :, None].expand(*shape, 1)
+            entering = _Part(*apart, covariance[layer - 1], losses[layer - 1])
+        w2, u2, b2, h = scales.w[layer] ** 2, scales.u[layer] ** 2, scales.b[layer] ** 2, scales.h[layer]
+        ours, theirs = (torch.cat([h[None], (side.unit * side.root)[:-1]]) for side in (left, right))
+        before, lost = torch.zeros(len(y), dtype=torch.float64), h * theirs
+        before[0], lost[0] = h**2 * equal, h**2 * (not equal)
         for t in range(len(x)):
-            row = scales.w[layer] ** 2 * before + scales.u[layer] ** 2 * entering[t] + scales.b[layer] ** 2
             parts: dict[str, Any] = {name: None if part is None else part[t] for name, part in vars(left).items()}
             at = Moments(**parts)
-            c = (row * at.inverse * right.inverse).clamp(-1, 1)
-            loss, lean = dual.pair(1 - c, 1 + c, at.root * right.root, at, right)
-            sigma[layer, t] = row
-            covariance[layer, t] = at.unit * right.unit * (at.root * right.root - loss)
-            slope[layer, t] = at.unit * right.unit * at.inverse * right.inverse * lean
-            before = torch.cat([torch.zeros(1, dtype=torch.float64), covariance[layer, t, :-1]])
+            carried = _Part(ours[t].expand(len(y), 1), theirs[:, None], before, lost)
+            bias = torch.ones(len(y), 1, dtype=torch.float64)
+            terms = (w2, carried), (u2, entering.row(t)), (b2, _Part(bias, bias, bias[:, 0], 0 * before))
+            ends = [
+                sum(factor * part.ends(at.inverse, right.inverse)[sign] for factor, part in terms) for sign in (0, 1)
+            ]
+            gap = (at.gap + right.gap) / 2
+            row = w2 * before + u2 * entering.product[t] + b2
+            correlation = Correlation(row * at.inverse * right.inverse, *((end + gap).clamp(0, 2) for end in ends))
+            paired, units = dual.pair(correlation, at, right), at.unit * right.unit
+            sigma[layer, t], covariance[layer, t], losses[layer, t] = row, units * paired.value, units * paired.loss
+            slope[layer, t] = units * at.inverse * right.inverse * paired.slope
+            nothing = torch.zeros(1, dtype=torch.float64)
+            before = torch.cat([nothing, covariance[layer, t, :-1]])
+            lost = torch.cat([(ours[t + 1] * h)[None] if t + 1 < len(x) else nothing, losses[layer, t, :-1]])
     return sigma, covariance, slope
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A contribution to Σ of pairs: the sides' vectors, their covariance, and what it lacks of their product."""
+
+    left: Tensor
+    right: Tensor
+    product: Tensor
+    loss: Tensor
+
+    def row(self, t: int) -> "_Part":
+        """Take one step of the left side."""
+        return _Part(self.left[t], self.right[t], self.product[t], self.loss[t])
+
+    def ends(self, r: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what it adds to 1 − C and 1 + C under the normalizations r and s."""
+        one, other = r * self.left, s[:, None] * self.right
+        apart = ((one - other) ** 2).sum(1) / 2 + r * s * self.loss
+        return apart, ((one + other) ** 2).sum(1) / 2 - r * s * self.loss
 
 
 def _variances(x: Series, scales: Scales, dual: Dual) -> list[Moments]:

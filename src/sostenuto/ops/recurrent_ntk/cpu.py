@@ -79,13 +79,12 @@ def _last_axis(array: np.ndarray) -> np.ndarray:
 
 @no_type_check
 @njit(**_INLINE)
-def _half_angle(z):
-    """Return w = √z and φ = 2 arcsin w."""
-    w = math.sqrt(z)
+def _arcsine(w, z):
+    """Return arcsin w for z = w² ≤ ½."""
     p = ((((C18 * z + C17) * z + C16) * z + C15) * z + C14) * z + C13
     p = (((((p * z + C12) * z + C11) * z + C10) * z + C9) * z + C8) * z + C7
     p = (((((p * z + C6) * z + C5) * z + C4) * z + C3) * z + C2) * z + C1
-    return w, 2.0 * (w + w * (z * p))
+    return w + w * (z * p)
 
 
 @no_type_check
@@ -95,7 +94,8 @@ def _relu(delta, epsilon):
     near = delta if delta < epsilon else epsilon
     near = near if near > 0.0 else 0.0
     z = 0.5 * near
-    w, phi = _half_angle(z)
+    w = math.sqrt(z)
+    phi = 2.0 * _arcsine(w, z)
     sine = 2.0 * w * math.sqrt(1.0 - z)
     least = delta if delta < 1.0 else 1.0
     loss = _BY_TURN * (_HALF_TURN * least - (sine - phi * (1.0 - near)))
@@ -105,15 +105,15 @@ def _relu(delta, epsilon):
 
 @no_type_check
 @njit(**_INLINE)
-def _erf(delta, epsilon, floor):
-    """Return (2/π)θ − 1, which is −A, the slope A′ and sin²θ at C = 1 − δ; sin²θ is at least ``floor``."""
-    near = delta if delta < epsilon else epsilon
-    near = near if near > 0.0 else 0.0
-    _, phi = _half_angle(0.5 * near)
-    squared = delta * epsilon
-    squared = squared if squared > floor else floor
-    theta = phi if delta < epsilon else _HALF_TURN - phi
-    return _BY_HALF * theta - 1.0, _BY_HALF / math.sqrt(squared), squared
+def _erf(cosine, near):
+    """Return A = (2/π) arcsin C and A′, from C where |C| < ½ and elsewhere from ``near`` = 1 − |C|."""
+    size = abs(cosine)
+    small = size < 0.5
+    z = cosine * cosine if small else 0.5 * near
+    angle = _arcsine(size if small else math.sqrt(z), z)
+    value = _BY_HALF * angle if small else 1.0 - 2.0 * _BY_HALF * angle
+    squared = 1.0 - z if small else near * (2.0 - near)
+    return (value if cosine >= 0.0 else -value), _BY_HALF / math.sqrt(squared)
 
 
 @no_type_check
@@ -121,7 +121,8 @@ def _erf(delta, epsilon, floor):
 def _advance(rows, columns, state, i, t, r, j0, lo, hi, layers, parts, bias, erf, first):
     """Move all layers by one step for pairs lo … hi of the block at j0; t is the left row, r the right one.
 
-    ``state`` has a row of losses αα′ − A for each layer, one of tangents p for each, and two to work in.
+    ``state`` has a row for each layer of losses αα′ − A, or of A of the error function, one of tangents p for each,
+    and three to work in.
     """
     if i < 0 or t < 0 or r < 0 or j0 < 0 or lo < 0:  # never; it spares the inner loops the wrapping of negative indices
         return
@@ -129,6 +130,10 @@ def _advance(rows, columns, state, i, t, r, j0, lo, hi, layers, parts, bias, erf
     column = 0
     for layer in range(layers):
         last = column + (parts - (layers - 1) * (2 + bias) if layer == 0 else 2 + bias)
+        if erf:
+            _erf_step(rows, columns, state, i, t, r, j0, lo, hi, layers, parts, layer, column, last)
+            column = last
+            continue
         v = rows[i, t, column]
         for j in range(lo, hi):
             difference = v - columns[r, column, j0 + j]
@@ -149,9 +154,7 @@ def _advance(rows, columns, state, i, t, r, j0, lo, hi, layers, parts, bias, erf
         else:
             for j in range(lo, hi):
                 state[entering, j] = 0.0
-        if erf:
-            _erf_step(rows, columns, state, i, t, r, j0, lo, hi, layers, parts, layer)
-        elif first and layer == 0:
+        if first and layer == 0:
             _first_step(rows, columns, state, i, t, r, j0, lo, hi, parts, last, layers)
         else:
             _relu_step(rows[i, t, parts + layer], columns, state, r, j0, lo, hi, parts, layer, layers)
@@ -191,24 +194,47 @@ def _first_step(rows, columns, state, i, t, r, j0, lo, hi, parts, last, layers):
 
 @no_type_check
 @njit(**_OPTIONS)
-def _erf_step(rows, columns, state, i, t, r, j0, lo, hi, layers, parts, layer):
-    apart, entering, p = 2 * layers, 2 * layers + 1, layers + layer
-    gap, root = parts + 2 * layers + layer, parts + 3 * layers + layer
-    d, gap_x, root_x = rows[i, t, parts + layer], 0.5 * rows[i, t, gap], rows[i, t, root]
-    if r < 0 or j0 < 0 or lo < 0 or p < 0 or layer < 0 or parts < 0:
+def _erf_step(rows, columns, state, i, t, r, j0, lo, hi, layers, parts, layer, column, last):
+    """Move one layer of error functions: C from products, and 1 − |C| from squares of what is not negative.
+
+    With s the sign of C, 1 − |C| is the gap, ½(v_x − s v_y)² of every part, and s(αα′ − A) d d′ of what is carried.
+    """
+    cosine, near, entering, p = 2 * layers, 2 * layers + 2, 2 * layers + 1, layers + layer
+    if i < 0 or t < 0 or r < 0 or j0 < 0 or lo < 0 or p < 0 or layer < 0 or parts < 0 or column < 0:
         return
+    d = rows[i, t, parts + layer]
     for j in range(lo, hi):
-        state[apart, j] += d * columns[r, parts + layer, j0 + j] * state[layer, j]
+        dd = d * columns[r, parts + layer, j0 + j]
+        state[cosine, j] = dd * state[layer, j]
+        state[entering, j] = dd * state[p, j]
+        state[near, j] = rows[i, t, last - 1] * columns[r, last - 1, j0 + j] - state[cosine, j]
+    if layer > 0:
+        below = parts + layers + layer
+        e = rows[i, t, below]
+        for j in range(lo, hi):
+            ee = e * columns[r, below, j0 + j]
+            carried = ee * state[layer - 1, j]
+            state[cosine, j] += carried
+            state[entering, j] += ee * state[p - 1, j]
+            state[near, j] += rows[i, t, column] * columns[r, column, j0 + j] - carried
+    for c in range(column + min(layer, 1), last - 1):
+        v = rows[i, t, c]
+        for j in range(lo, hi):
+            state[cosine, j] += v * columns[r, c, j0 + j]
+    gap = parts + 2 * layers + layer
     for j in range(lo, hi):
-        state[entering, j] += d * columns[r, parts + layer, j0 + j] * state[p, j]
+        sign = 1.0 if state[cosine, j] >= 0.0 else -1.0
+        state[near, j] = sign * state[near, j] + (0.5 * rows[i, t, gap] + 0.5 * columns[r, gap, j0 + j])
+    for c in range(column, last):
+        v = rows[i, t, c]
+        for j in range(lo, hi):
+            difference = v - columns[r, c, j0 + j] if state[cosine, j] >= 0.0 else v + columns[r, c, j0 + j]
+            state[near, j] += 0.5 * difference * difference
     for j in range(lo, hi):
-        floor = gap_x + 0.5 * columns[r, gap, j0 + j]
-        delta = state[apart, j] + floor
-        loss, slope, _ = _erf(delta, 2.0 - delta, floor)
-        state[layer, j] = loss
-        state[p, j] = slope * (1.0 - delta + state[entering, j])
-    for j in range(lo, hi):
-        state[layer, j] += root_x * columns[r, root, j0 + j]
+        least = 0.5 * rows[i, t, gap] + 0.5 * columns[r, gap, j0 + j]
+        value, slope = _erf(state[cosine, j], max(state[near, j], least))
+        state[layer, j] = value
+        state[p, j] = slope * (state[cosine, j] + state[entering, j])
 
 
 @no_type_check
@@ -225,17 +251,16 @@ def _begin(rows, columns, state, i, t, r, j0, lo, hi, layers, parts, erf, same):
         before = parts + 4 * layers + layer
         for j in range(lo, hi):
             roots = rows[i, t, before] * columns[r, before, j0 + j] if erf else 0.5
-            state[layer, j] = 0.0 if same[j] else roots
+            state[layer, j] = roots if same[j] == erf else 0.0
             state[layers + layer, j] = 0.0
 
 
 @no_type_check
-@njit(**_OPTIONS)
-def _value(rows, columns, state, i, t, r, j0, j, layers, parts, erf, ntk):
+@njit(**_INLINE)
+def _value(state, j, layers, erf, ntk):
     """Return A, or A + p, of the top layer."""
-    root = parts + 4 * layers - 1
-    roots = rows[i, t, root] * columns[r, root, j0 + j] if erf else 0.5
-    return roots - state[layers - 1, j] + (state[2 * layers - 1, j] if ntk else 0.0)
+    value = state[layers - 1, j] if erf else 0.5 - state[layers - 1, j]
+    return value + (state[2 * layers - 1, j] if ntk else 0.0)
 
 
 @no_type_check
@@ -255,7 +280,7 @@ def _last(rows, columns, state, i, j0, n, length, lengths, same, layers, parts, 
             _begin(rows, columns, state, i, t, r, j0, begun, active, layers, parts, erf, same)
             _advance(rows, columns, state, i, t, r, j0, begun, active, layers, parts, bias, erf, True)
     for j in range(n):
-        out[j] = _value(rows, columns, state, i, most1 - 1, most2 - 1, j0, j, layers, parts, erf, ntk)
+        out[j] = _value(state, j, layers, erf, ntk)
 
 
 @no_type_check
@@ -271,7 +296,7 @@ def _mean(rows, columns, state, i, j0, n, length, other, same, shares, others, l
         while t < start1 + length and r < start2 + other:
             _advance(rows, columns, state, i, t, r, j0, 0, _rounded(n), layers, parts, bias, erf, first)
             for j in range(n):
-                value = _value(rows, columns, state, i, t, r, j0, j, layers, parts, erf, ntk)
+                value = _value(state, j, layers, erf, ntk)
                 out[j] += shares[i, t] * others[r, j0 + j] * value
             first = False
             t, r = t + 1, r + 1
@@ -283,7 +308,7 @@ def _pairs(
     rows, columns, lengths1, lengths2, identities1, identities2, shares, others,
     layers, parts, bias, erf, ntk, mean, which, values, start, stop,
 ):  # fmt: skip
-    state, same = np.zeros((2 * layers + 2, BLOCK)), np.zeros(BLOCK, np.bool_)
+    state, same = np.zeros((2 * layers + 3, BLOCK)), np.zeros(BLOCK, np.bool_)
     for i in range(start, stop):
         j0 = 0 if which == 0 else i if which == 2 else i // 8 * 8
         end = i + 1 if which == 2 else lengths2.shape[0]

@@ -37,6 +37,7 @@ P16: tl.constexpr = tl.constexpr(1.9775268851851785e-05)
 P17: tl.constexpr = tl.constexpr(-5.6306400692012376e-06)
 P18: tl.constexpr = tl.constexpr(7.63552370091429e-07)
 BY_TURN: tl.constexpr = tl.constexpr(0.15915494309189535)
+ROOT_TWO: tl.constexpr = tl.constexpr(1.4142135623730951)
 BY_HALF: tl.constexpr = tl.constexpr(0.6366197723675814)
 TINY: tl.constexpr = tl.constexpr(1e-36)
 
@@ -96,25 +97,41 @@ def _root(x, seed):
 
 @no_type_check
 @triton.jit
-def _dual(delta, epsilon, floor, roots, ERF: tl.constexpr):
-    """Return the loss αα′ − A and the slope A′ at C = 1 − δ = ε − 1; ψ is the angle to the nearer end over 2π."""
+def _arcsine(w, near):
+    """Return (2/2π) arcsin √(near/2) for w = √near."""
+    p = ((((P18 * near + P17) * near + P16) * near + P15) * near + P14) * near + P13
+    p = (((((p * near + P12) * near + P11) * near + P10) * near + P9) * near + P8) * near + P7
+    p = (((((p * near + P6) * near + P5) * near + P4) * near + P3) * near + P2) * near + P1
+    return w * (p * near + P0)
+
+
+@no_type_check
+@triton.jit
+def _relu(delta, epsilon):
+    """Return the loss ½ − A and the slope A′ at C = 1 − δ = ε − 1; ψ is the angle to the nearer end over 2π."""
     low = delta < epsilon
     near = tl.where(low, delta, epsilon)
     near = tl.where(near > TINY, near, TINY)
     single = near.to(tl.float32)
     w = _root(near, tl.rsqrt(single))
-    p = ((((P18 * near + P17) * near + P16) * near + P15) * near + P14) * near + P13
-    p = (((((p * near + P12) * near + P11) * near + P10) * near + P9) * near + P8) * near + P7
-    p = (((((p * near + P6) * near + P5) * near + P4) * near + P3) * near + P2) * near + P1
-    psi = w * (p * near + P0)
-    if ERF:
-        loss = roots + 4.0 * tl.where(low, psi, 0.5 - psi) - 1.0
-        slope = BY_HALF / tl.sqrt(tl.maximum(delta * epsilon, floor))
-    else:
-        sine = w * _root(2.0 - near, tl.rsqrt(2.0 - single))
-        loss = tl.where(low, 0.5 * delta, 0.5) - BY_TURN * sine + psi * (1.0 - near)
-        slope = tl.where(low, 0.5 - psi, psi)
-    return loss, slope
+    psi = _arcsine(w, near)
+    sine = w * _root(2.0 - near, tl.rsqrt(2.0 - single))
+    loss = tl.where(low, 0.5 * delta, 0.5) - BY_TURN * sine + psi * (1.0 - near)
+    return loss, tl.where(low, 0.5 - psi, psi)
+
+
+@no_type_check
+@triton.jit
+def _erf(cosine, near):
+    """Return A = (2/π) arcsin C and A′, from C where |C| < ½ and elsewhere from ``near`` = 1 − |C|."""
+    size = tl.abs(cosine)
+    small = size < 0.5
+    z = tl.where(small, 2.0 * cosine * cosine, near)
+    w = tl.where(small, ROOT_TWO * size, tl.sqrt(near))
+    psi = _arcsine(w, z)
+    value = tl.where(small, 2.0 * psi, 1.0 - 4.0 * psi)
+    squared = tl.where(small, 1.0 - cosine * cosine, near * (2.0 - near))
+    return tl.where(cosine >= 0.0, value, -value), BY_HALF / tl.sqrt(squared)
 
 
 @no_type_check
@@ -127,7 +144,7 @@ def _column(p_row, c, stride, o):
 @triton.jit
 def _layer(
     p_x, p_y, n1, n2, o_i, o_j, loss, tangent, below, below_p, first_part, last_part,
-    LAYER: tl.constexpr, LAYERS: tl.constexpr, PARTS: tl.constexpr, ERF: tl.constexpr, EXACT: tl.constexpr,
+    LAYER: tl.constexpr, LAYERS: tl.constexpr, PARTS: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """Move one layer by one step; with EXACT 1 + C is summed for itself, as a pair's first step needs."""
     apart, along = tl.zeros_like(loss), tl.zeros_like(loss)
@@ -146,18 +163,45 @@ def _layer(
         e = _column(p_x, at, n1, o_i)[:, None] * _column(p_y, at, n2, o_j)[None, :]
         apart += e * below
         theta += e * below_p
-    roots, floor = 0.5, 0.0
-    if ERF:
-        gap, root = PARTS + 2 * LAYERS + LAYER, PARTS + 3 * LAYERS + LAYER
-        floor = 0.5 * (_column(p_x, gap, n1, o_i)[:, None] + _column(p_y, gap, n2, o_j)[None, :])
-        roots = _column(p_x, root, n1, o_i)[:, None] * _column(p_y, root, n2, o_j)[None, :]
-        apart += floor
     epsilon = 2.0 - apart
     if EXACT:
         epsilon = along + d * (0.5 - loss)
     theta += 1.0 - apart
-    new, slope = _dual(apart, epsilon, floor, roots, ERF)
+    new, slope = _relu(apart, epsilon)
     return new, slope * theta
+
+
+@no_type_check
+@triton.jit
+def _erf_layer(
+    p_x, p_y, n1, n2, o_i, o_j, value, tangent, below, below_p, first_part, last_part,
+    LAYER: tl.constexpr, LAYERS: tl.constexpr, PARTS: tl.constexpr,
+):  # fmt: skip
+    """Move one layer of error functions by one step: C from products, then 1 − |C| from squares, as on the CPU."""
+    d = _column(p_x, PARTS + LAYER, n1, o_i)[:, None] * _column(p_y, PARTS + LAYER, n2, o_j)[None, :]
+    cosine, theta = d * value, d * tangent
+    # The parts are scaled by √½: a product of two is half of what it was.
+    last = last_part - 1
+    near = 2.0 * _column(p_x, last, n1, o_i)[:, None] * _column(p_y, last, n2, o_j)[None, :] - cosine
+    start = first_part
+    if LAYER > 0:
+        at = PARTS + LAYERS + LAYER
+        e = _column(p_x, at, n1, o_i)[:, None] * _column(p_y, at, n2, o_j)[None, :]
+        cosine += e * below
+        theta += e * below_p
+        near += 2.0 * _column(p_x, start, n1, o_i)[:, None] * _column(p_y, start, n2, o_j)[None, :] - e * below
+        start = first_part + 1
+    for c in range(start, last):
+        cosine += 2.0 * _column(p_x, c, n1, o_i)[:, None] * _column(p_y, c, n2, o_j)[None, :]
+    sign = tl.where(cosine >= 0.0, 1.0, -1.0)
+    at_gap = PARTS + 2 * LAYERS + LAYER
+    gap = 0.5 * (_column(p_x, at_gap, n1, o_i)[:, None] + _column(p_y, at_gap, n2, o_j)[None, :])
+    near = sign * near + gap
+    for c in range(first_part, last_part):
+        difference = _column(p_x, c, n1, o_i)[:, None] - sign * _column(p_y, c, n2, o_j)[None, :]
+        near += difference * difference
+    new, slope = _erf(cosine, tl.maximum(near, gap))
+    return new, slope * (cosine + theta)
 
 
 @no_type_check
@@ -166,17 +210,23 @@ def _step(
     p_x, p_y, n1, n2, o_i, o_j, losses, tangents,
     LAYERS: tl.constexpr, PARTS: tl.constexpr, BIAS: tl.constexpr, ERF: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
-    """Move all layers by one step."""
+    """Move all layers by one step; of error functions ``losses`` holds A itself."""
     new_losses, new_tangents = (), ()
     for layer in tl.static_range(LAYERS):
         first = 0 if layer == 0 else PARTS - (LAYERS - layer) * (2 + BIAS)
         last = PARTS - (LAYERS - 1 - layer) * (2 + BIAS)
         below = new_losses[layer - 1] if layer > 0 else losses[0]
         below_p = new_tangents[layer - 1] if layer > 0 else tangents[0]
-        loss, tangent = _layer(
-            p_x, p_y, n1, n2, o_i, o_j, losses[layer], tangents[layer], below, below_p, first, last,
-            layer, LAYERS, PARTS, ERF, EXACT and layer == 0 and not ERF,
-        )  # fmt: skip
+        if ERF:
+            loss, tangent = _erf_layer(
+                p_x, p_y, n1, n2, o_i, o_j, losses[layer], tangents[layer], below, below_p, first, last,
+                layer, LAYERS, PARTS,
+            )  # fmt: skip
+        else:
+            loss, tangent = _layer(
+                p_x, p_y, n1, n2, o_i, o_j, losses[layer], tangents[layer], below, below_p, first, last,
+                layer, LAYERS, PARTS, EXACT and layer == 0,
+            )  # fmt: skip
         new_losses, new_tangents = new_losses + (loss,), new_tangents + (tangent,)
     return new_losses, new_tangents
 
@@ -194,7 +244,7 @@ def _started(
         if ERF:
             at = PARTS + 4 * LAYERS + layer
             roots = _column(p_x, at, n1, o_i)[:, None] * _column(p_y, at, n2, o_j)[None, :]
-        fresh = tl.where(same, 0.0, roots)
+        fresh = tl.where(same, roots, 0.0) if ERF else tl.where(same, 0.0, roots)
         new_losses = new_losses + (tl.where(begins, fresh, losses[layer]),)
         new_tangents = new_tangents + (tl.where(begins, 0.0, tangents[layer]),)
     return new_losses, new_tangents
@@ -241,12 +291,7 @@ def _pairs(
                 )  # fmt: skip
                 losses, tangents = _step(p_x, p_y, s1, s2, o_i, o_j, losses, tangents, LAYERS, PARTS, BIAS, ERF, True)
                 p_x, p_y = p_x + Q1 * s1, p_y + Q2 * s2
-        roots = tl.full([BI, BJ], 0.5, tl.float64)
-        if ERF:
-            at = PARTS + 4 * LAYERS - 1
-            p_x, p_y = left + tl.cast(T1 - 1, tl.int64) * Q1 * s1, right + tl.cast(T2 - 1, tl.int64) * Q2 * s2
-            roots = _column(p_x, at, s1, o_i)[:, None] * _column(p_y, at, s2, o_j)[None, :]
-        value = roots - losses[LAYERS - 1]
+        value = losses[LAYERS - 1] if ERF else 0.5 - losses[LAYERS - 1]
         if NTK:
             value += tangents[LAYERS - 1]
         p_out = out + tl.cast(o_i, tl.int64)[:, None] * n2 + o_j[None, :]

@@ -110,7 +110,7 @@ def _layer(
         lower = (
             torch.zeros_like(r) if below is None else u * below.unit[:, t] * _power(below_exponents[:, t] - shift) * r
         )
-        theta = 1 - moments.gap + (carried * r) ** 2 * tangent
+        theta = variance * r**2 + (carried * r) ** 2 * tangent
         if below_tangent is not None:
             theta = theta + lower**2 * below_tangent[:, t]
         tangent = moments.slope * torch.where(variance > 0, theta, 0.0)

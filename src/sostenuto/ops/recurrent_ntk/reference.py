@@ -1,16 +1,25 @@
 """What the recurrent NTK means, in plain torch: a loop over time on normalized covariances, for autograd too."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float64
 from torch import Tensor
 
-from sostenuto.ops.recurrent_ntk.duals import Dual, Moments
+from sostenuto.ops.recurrent_ntk.duals import Correlation, Dual, Moments
 from sostenuto.ops.recurrent_ntk.profile import LayerProfile, Profile
 
 Pairs = Float64[Tensor, "row column"]
-State = tuple[Pairs, Pairs]
+
+
+@dataclass(frozen=True)
+class State:
+    """A, the loss αα′ − A, which vanishes for equal sequences, and p = A′Θ of one layer."""
+
+    value: Pairs
+    loss: Pairs
+    tangent: Pairs
 
 
 def pairs_reference(
@@ -49,55 +58,56 @@ def pooling_weights(side: Profile) -> tuple[Float64[Tensor, "n time"], Float64[T
 
 def _diagonal(
     left: Profile, right: Profile, i: int, j: int, equal: Bool[Tensor, "row column"], dual: Dual
-) -> Iterator[State]:
+) -> Iterator[tuple[Pairs, Pairs]]:
     """Yield A and p of the top layer from steps i and j on, until one of the sequences ends."""
-    apart, nothing = (~equal).to(torch.float64), torch.zeros(equal.shape, dtype=torch.float64)
-    states: list[State] = [
-        (one.before[:, i, None] * other.before[None, :, j] * apart, nothing)
-        for one, other in zip(left.layers, right.layers, strict=True)
-    ]
+    nothing = torch.zeros(equal.shape, dtype=torch.float64)
+    states = []
+    for one, other in zip(left.layers, right.layers, strict=True):
+        roots = one.before[:, i, None] * other.before[None, :, j]
+        states.append(State(roots * equal, roots * ~equal, nothing))
     while i < left.steps and j < right.steps:
         below = None
         for index, (one, other) in enumerate(zip(left.layers, right.layers, strict=True)):
             below = states[index] = _step(one, other, i, j, states[index], below, dual)
-        loss, tangent = states[-1]
-        roots = left.layers[-1].moments.root[:, i, None] * right.layers[-1].moments.root[None, :, j]
-        yield roots - loss, tangent
+        yield states[-1].value, states[-1].tangent
         i, j = i + 1, j + 1
 
 
 def _step(
     left: LayerProfile, right: LayerProfile, i: int, j: int, state: State, below: State | None, dual: Dual
 ) -> State:
-    """Move one layer by one step; the state is the loss αα′ − A, which vanishes for equal sequences, and p."""
+    """Move one layer by one step."""
     x, y = _at(left.moments, i, 1), _at(right.moments, j, 0)
     gap = (x.gap + y.gap) / 2
-    delta, epsilon, tangent = _carried(left, right, "recurrent", "before", i, j, state)
+    carried, tangent = _carried(left, right, "recurrent", "before", i, j, state)
     if below is None:
         assert left.inputs is not None
         assert right.inputs is not None
-        one, other = left.inputs[:, None, i], right.inputs[None, :, j]
-        more = ((one - other) ** 2).sum(2) / 2, ((one + other) ** 2).sum(2) / 2, torch.zeros_like(tangent)
+        entering, more = _product(left.inputs[:, None, i], right.inputs[None, :, j]), torch.zeros_like(tangent)
     else:
-        more = _carried(left, right, "below", "below_root", i, j, below)
-    one, other = left.bias[:, i, None], right.bias[None, :, j]
-    delta = (delta + more[0] + (one - other) ** 2 / 2 + gap).clamp(0, 2)
-    epsilon = (epsilon + more[1] + (one + other) ** 2 / 2 + gap).clamp(0, 2)
-    theta = (epsilon - delta) / 2 + tangent + more[2]
-    loss, slope = dual.pair(delta, epsilon, x.root * y.root, x, y)
-    return loss, slope * theta
+        entering, more = _carried(left, right, "below", "below_root", i, j, below)
+    bias = _product(left.bias[:, i, None, None], right.bias[None, :, j, None])
+    cosine = carried.cosine + entering.cosine + bias.cosine
+    delta = (carried.delta + entering.delta + bias.delta + gap).clamp(0, 2)
+    at = Correlation(cosine, delta, (carried.epsilon + entering.epsilon + bias.epsilon + gap).clamp(0, 2))
+    paired = dual.pair(at, x, y)
+    return State(paired.value, paired.loss, paired.slope * (cosine + tangent + more))
+
+
+def _product(one: Tensor, other: Tensor) -> Correlation:
+    """Return what the product of two vectors adds to C, 1 − C and 1 + C."""
+    return Correlation((one * other).sum(2), ((one - other) ** 2).sum(2) / 2, ((one + other) ** 2).sum(2) / 2)
 
 
 def _carried(
     left: LayerProfile, right: LayerProfile, factor: str, root: str, i: int, j: int, state: State
-) -> tuple[Pairs, Pairs, Pairs]:
-    """Return what a state adds to 1 − C, to 1 + C and to Θ, without a difference of near numbers: A = αα′ − loss."""
-    loss, tangent = state
+) -> tuple[Correlation, Pairs]:
+    """Return what a state adds to C, 1 − C, 1 + C and to Θ, the last three without a difference of near numbers."""
     d, f = getattr(left, factor)[:, i, None], getattr(right, factor)[None, :, j]
     a, c = getattr(left, root)[:, i, None], getattr(right, root)[None, :, j]
-    apart = (d * a - f * c) ** 2 / 2 + d * f * loss
-    along = ((d * a) ** 2 + (f * c) ** 2) / 2 + d * f * (a * c - loss)
-    return apart, along, d * f * tangent
+    apart = (d * a - f * c) ** 2 / 2 + d * f * state.loss
+    along = ((d * a) ** 2 + (f * c) ** 2) / 2 + d * f * state.value
+    return Correlation(d * f * state.value, apart, along), d * f * state.tangent
 
 
 def _at(moments: Moments, step: int, axis: int) -> Moments:

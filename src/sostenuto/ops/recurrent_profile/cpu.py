@@ -89,9 +89,8 @@ def _moments(q, erf):
     if erf:
         r = math.sqrt(2.0 / (1.0 + 2.0 * q))
         gap = 0.5 * r * r
-        theta = 2.0 * math.asin(math.sqrt(0.5 * gap))
         slope = 2.0 / (math.pi * math.sqrt(gap * (2.0 - gap)))
-        angle = math.asin(2.0 * q / (1.0 + 2.0 * q)) if q < 0.5 else 0.5 * math.pi - theta
+        angle = math.asin(r * r * q) if q < 0.5 else 0.5 * math.pi - 2.0 * math.asin(math.sqrt(0.5 * gap))
         return r, gap, slope, math.sqrt(2.0 / math.pi * angle), 1.0
     unit = math.sqrt(q)
     return (1.0 / unit if q > 0.0 else 0.0), 0.0, 0.5, _ROOT_HALF, unit
@@ -151,7 +150,8 @@ def _profiles(x, starts, lengths, sigmas, erf, bias, table, log_unit, own, large
                 table[n, at, parts + layer], table[n, at, parts + layers + layer] = d, e
                 table[n, at, parts + 2 * layers + layer] = gap
                 table[n, at, parts + 3 * layers + layer], table[n, at, parts + 4 * layers + layer] = new, root[layer]
-                theta = 1.0 - gap + d * d * tangent[layer] + e * e * tangent[lower]
+                own_cosine = r * r * q if erf else 1.0
+                theta = own_cosine + d * d * tangent[layer] + e * e * tangent[lower]
                 tangent[layer] = slope * theta if q > 0.0 else 0.0
                 unit[layer], root[layer], shift[layer] = s, new, k
             top = layers - 1
