@@ -156,8 +156,9 @@ class OscillatorSummary(Record):
     """Which oscillators decide, in a fitted `OscillatorClassifier` or `OscillatorRegressor`.
 
     ``periods`` are the middles of logarithmic bins, in steps; ``by_period[output][bin]``, ``by_channel`` and
-    ``by_kind`` are shares of an output's squared weights. ``memory`` is the number of steps after which half of the
-    units have forgotten an input to 1 %, the ``units`` are counted, and ``unseen_score`` is the leave-one-out score.
+    ``by_kind`` are shares of an output's squared weights. ``memory`` is the number of steps after which two states of the
+    median oscillator under the same input have approached to 1 %, ``longest_memory`` that of the slowest; both are
+    exact, for every input. ``unseen_score`` is the leave-one-out score.
     """
 
     units: int

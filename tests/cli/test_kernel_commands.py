@@ -145,5 +145,5 @@ class TestFit:
         assert "got epochs" in said(call("fit", train, *FAST, "--epochs", 3, *out))
         assert "expected options of RNTKClassifier" in said(call("fit", train, *FAST, "-o", "width=3", *out))
         steps = write_waves(tmp_path / "steps.npz", targets="steps")
-        assert "got one a step" in said(call("fit", steps, "--task", "sequence", *FAST, *out))
+        assert "got sequence" in said(call("fit", steps, "--task", "sequence", *FAST, *out))
         assert not (tmp_path / "run").exists()

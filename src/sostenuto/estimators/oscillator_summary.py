@@ -36,8 +36,8 @@ def oscillator_summary(
     share = bank.mix.numpy() ** 2  # of unit norm, so that a unit's weight is shared out
     mixed = np.zeros((bank.n_units, channels))
     np.add.at(mixed, (np.arange(bank.n_units)[:, None], bank.channels.numpy()[block]), share)
-    slowest = np.maximum(bank.rate[:, 0].numpy(), np.where(kind == 0, -np.inf, bank.second_rate[:, 0].numpy()))
-    memory = np.log(_FORGOTTEN) / slowest
+    rates = np.concatenate([bank.rate[:, 0].numpy(), bank.second_rate[:, 0].numpy()[kind > 0]])
+    memory = np.log(_FORGOTTEN) / rates
     return OscillatorSummary(
         units=bank.n_units,
         outputs=names,

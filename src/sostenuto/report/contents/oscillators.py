@@ -22,7 +22,8 @@ def oscillator_section(summary: OscillatorSummary) -> Section:
             Card(
                 "forgets to 1 %",
                 f"{number(summary.memory, digits=2)} steps",
-                f"the median unit; the slowest {number(summary.longest_memory, digits=2)}, for every input",
+                f"the median oscillator's state, whatever the input; the slowest one's "
+                f"in {number(summary.longest_memory, digits=2)}",
             ),
         )
     )

@@ -1,0 +1,98 @@
+"""``sostenuto fit`` without ``--model``, and with ``--model oscillators``: a choice, a run, a page, predictions."""
+
+import json
+
+import numpy as np
+import pytest
+
+from sostenuto.cli.options import ESTIMATORS
+from sostenuto.estimators.estimator_run import MODELS
+from tests.cli.small import call, said, write_waves
+from tests.report.html_check import Page
+
+
+@pytest.fixture(scope="module")
+def chosen(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("chosen")
+    write_waves(folder / "train.npz")
+    write_waves(folder / "test.npz", 20)
+    options = ("--test", folder / "test.npz", "--out", folder / "run", "--budget", "1s", "--quiet")
+    result = call("fit", folder / "train.npz", *options)
+    assert result.exit_code == 0, result.stderr
+    return folder
+
+
+def test_without_a_model_one_is_chosen_and_the_page_says_why(chosen):
+    candidates = json.loads((chosen / "run" / "choice.json").read_text())
+    assert [one["name"] for one in candidates] == ["oscillators", "rntk", "unicornn"]
+    assert candidates[0]["score"] > 0.8
+    assert "not tried" in candidates[2]["note"]
+    page = (chosen / "run" / "report.html").read_text()
+    assert Page(page).faults == []
+    for words in ("Why this model?", "leave-one-out", "Which oscillators decide?", "period in steps", "not tried"):
+        assert words in page
+    assert 'layer = "oscillators"' in (chosen / "run" / "config.toml").read_text()
+
+
+def test_predictions_are_those_of_the_run_and_resuming_repeats_it(chosen):
+    result = call("predict", chosen / "run", chosen / "test.npz", "--quiet")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == (chosen / "run" / "predictions.csv").read_text()
+    before = (chosen / "run" / "model.safetensors").read_bytes()
+    assert call("fit", "--resume", chosen / "run", "--quiet").exit_code == 0
+    assert (chosen / "run" / "model.safetensors").read_bytes() == before
+
+
+def test_an_audit_of_such_a_run_says_what_to_do(chosen):
+    words = said(call("audit", chosen / "run"))
+    assert "got one of oscillators, which has no trained state to audit; fit one with --model unicornn" in words
+
+
+def test_options_of_a_network_choose_a_network(tmp_path):
+    train = write_waves(tmp_path / "train.npz")
+    result = call("fit", train, "--epochs", 1, "--hidden-size", 4, "--out", tmp_path / "run", "--quiet")
+    assert result.exit_code == 0, result.stderr
+    assert 'layer = "unicornn"' in (tmp_path / "run" / "config.toml").read_text()
+    assert not (tmp_path / "run" / "choice.json").exists()
+
+
+def test_time_for_all_lets_all_be_tried(tmp_path):
+    train = write_waves(tmp_path / "train.npz", 12)
+    result = call("fit", train, "--budget", "1h", "--out", tmp_path / "run", "--quiet")
+    assert result.exit_code == 0, result.stderr
+    candidates = json.loads((tmp_path / "run" / "choice.json").read_text())
+    assert all(one["score"] is not None for one in candidates), candidates
+
+
+def test_numbers_uneven_times_and_missing_values(tmp_path):
+    train = write_waves(tmp_path / "train.npz", targets="numbers")
+    result = call("fit", train, "--budget", "1s", "--out", tmp_path / "run", "--json")
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert (found["model"], found["metric"]) == ("oscillators", "rmse")
+    generator = np.random.default_rng(0)
+    lines = ["series,time,x,kind"]
+    for series in range(24):
+        times = np.cumsum(generator.uniform(0.5, 1.5, 30))
+        values = np.sin((1 + series % 2) * times)
+        lines += [f"{series},{t},{v},{'fast' if series % 2 else 'slow'}" for t, v in zip(times, values, strict=True)]
+    table = tmp_path / "uneven.csv"
+    table.write_text("\n".join(lines))
+    columns = ("--series", "series", "--time", "time", "--target", "kind")
+    result = call("fit", table, *columns, "--model", "oscillators", "--out", tmp_path / "uneven", "--json")
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["score"] > 0.9
+
+
+def test_a_target_for_every_step_is_left_to_a_network(tmp_path):
+    steps = write_waves(tmp_path / "steps.npz", targets="steps")
+    words = said(call("fit", steps, "--task", "sequence", "--model", "oscillators", "--out", tmp_path / "run"))
+    assert "expected one target a sequence for oscillators, got sequence" in words
+
+
+def test_a_budget_is_a_time_and_names_are_the_same_everywhere(tmp_path):
+    train = write_waves(tmp_path / "train.npz")
+    words = said(call("fit", train, "--budget", "soon", "--out", tmp_path / "run"))
+    assert "expected a time such as 60s, 5m or 1h, got 'soon'" in words
+    assert not (tmp_path / "run").exists()
+    assert set(MODELS) == set(ESTIMATORS)
