@@ -161,11 +161,16 @@ def _gathered(sums: Any, weight: Tensor, dtype: torch.dtype) -> tuple[Tensor, Te
     By numpy: torch's own threads would still wait for work, busily, when the next scan's begin.
     """
     H, S = weight.shape
-    matrices, gains, p, q = (torch.from_numpy(part.sum(0)) for part in sums[:4])
-    d_weight = matrices[-H:, :S].contiguous()
-    d_linear = matrices[:-H, :S].contiguous() if len(matrices) > H else p.sum(-1).to(dtype)
-    d_gain = gains[:, :H].contiguous() if len(gains) else q.sum(-1).to(dtype)
+    matrices, gains, p, q = sums[:4]
+    d_weight = _summed(matrices[:, -H:, :S])
+    d_linear = _summed(matrices[:, :-H, :S]) if matrices.shape[1] > H else _summed(p).sum(-1).to(dtype)
+    d_gain = _summed(gains[:, :, :H]) if gains.shape[1] else _summed(q).sum(-1).to(dtype)
     return d_weight, d_linear, d_gain
+
+
+def _summed(parts: Any) -> Tensor:
+    """Add up the threads' parts into memory of its own: an operator's results may not share any."""
+    return torch.from_numpy(np.ascontiguousarray(parts.sum(0)))
 
 
 @no_type_check
