@@ -8,6 +8,7 @@ import torch
 from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
 
 from sostenuto.checks import InputError
+from tests.laws.layer_tools import ToolLaws
 from tests.laws.layer_transforms import TransformLaws
 
 T, B, C, H = 7, 3, 2, 4
@@ -26,7 +27,7 @@ def close(got, expected):
     torch.testing.assert_close(got, expected, rtol=1e-10, atol=1e-12)
 
 
-class LayerLaws(TransformLaws):
+class LayerLaws(TransformLaws, ToolLaws):
     """Set ``cls`` (the layer) and ``options``; say what does not hold for it by the flags."""
 
     cls: type

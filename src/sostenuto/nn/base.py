@@ -13,6 +13,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from sostenuto.checks import InputError, check_choice, check_count, check_fraction, require, sentence
 from sostenuto.nn.certificates import Certificate, refused
+from sostenuto.nn.constrained import ConstrainedModule
 from sostenuto.nn.sequences import LayerInput, TimeMajor
 
 LayerState = Tensor | tuple[Tensor, ...]
@@ -88,7 +89,7 @@ class Contract:
         require(timespans is None, f"expected no timespans: {name} is a discrete map", "got some", cure)
 
 
-class RecurrentLayer(Contract, nn.Module, ABC):
+class RecurrentLayer(Contract, ConstrainedModule, ABC):
     """Stacking, directions, dropout, packing, states and time spans for a recurrence that defines `scan`.
 
     A subclass names its state components in ``state_names`` (the first one is the output), creates its parameters in
@@ -174,7 +175,7 @@ class RecurrentLayer(Contract, nn.Module, ABC):
 
     def weight(self, name: str, layer: int, reverse: bool) -> Tensor:
         """Look a parameter up by its stem, layer and direction; a constrained one comes constrained."""
-        return getattr(self, weight_name(name, layer, reverse))
+        return self.read_parameter(weight_name(name, layer, reverse))
 
     def constrain(self, name: str, layer: int, reverse: bool, constraint: nn.Module) -> None:
         """Let a parameter be the image of a free one, which `free_weight` gives; it must have been created."""
@@ -182,7 +183,7 @@ class RecurrentLayer(Contract, nn.Module, ABC):
         with torch.no_grad():
             weight = self.weight(name, layer, reverse)
             weight.copy_(constraint(torch.zeros_like(weight)))
-        parametrize.register_parametrization(self, full, constraint)
+        self.constrain_parameter(full, constraint)
 
     def free_weight(self, name: str, layer: int, reverse: bool) -> Tensor:
         """Give the parameter that is trained: the free one behind a constrained weight, else the weight itself."""
