@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from sostenuto.checks import check_choice, check_fraction, check_positive, require
+from sostenuto.constraints.linear_algebra import solve
 from sostenuto.constraints.symmetric_skew import SymmetricSkew
 from sostenuto.nn.dense import DenseLayer, DenseMap, Rate, Sector
 from sostenuto.nn.fused import check_backend
@@ -133,7 +134,7 @@ class LipschitzRNN(DenseLayer):
             return DenseMap(weight, identity + moved, gain)
         share = self.implicitness
         sides = torch.cat([identity + (1 - share) * moved, step * identity], dim=1)
-        linear, gain = torch.linalg.solve(identity - share * moved, sides).chunk(2, dim=1)
+        linear, gain = solve(identity - share * moved, sides).chunk(2, dim=1)
         return DenseMap(weight, linear.contiguous(), gain.contiguous())
 
     def sector(self, layer: int = 0, *, reverse: bool = False) -> Sector | str:

@@ -32,6 +32,15 @@ def in_trace() -> bool:
     return torch._C._get_tracing_state() is not None
 
 
+def in_onnx_export() -> bool:
+    """Whether a graph for ONNX is being made, which knows none of our operators.
+
+    >>> in_onnx_export()
+    False
+    """
+    return torch.compiler.is_compiling() and torch.onnx.is_in_onnx_export()  # which takes imports: asked last
+
+
 def in_forward_mode(*tensors: Tensor | None) -> bool:
     """Whether a forward-mode derivative is being taken: the compiled scans have none.
 
@@ -58,12 +67,12 @@ def in_functional_derivative() -> bool:
 
 
 def needs_reference(*tensors: Tensor | None) -> bool:
-    """Whether the reference must run: for a derivative in forward mode or by torch.func, and under `torch.jit.trace`.
+    """Whether the reference must run: for derivatives in forward mode or by torch.func, in a trace, and for ONNX.
 
     >>> needs_reference(torch.ones(1), None)
     False
     """
-    return in_trace() or in_functional_derivative() or in_forward_mode(*tensors)
+    return in_trace() or in_onnx_export() or in_functional_derivative() or in_forward_mode(*tensors)
 
 
 def folded(tensor: Tensor, dim: int | None, size: int, axis: int) -> Tensor:
