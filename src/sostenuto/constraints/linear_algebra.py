@@ -84,32 +84,44 @@ def _exponential(matrix: Tensor) -> Tensor:
 
 
 def _rotated(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """Turn a symmetric matrix diagonal by Jacobi's rotations, in rounds of pairs that do not meet.
-
-    Row i is paired with the i-th from the end; between two rounds all rows but the first move on by one, so that in
-    h − 1 rounds every pair has met. A matrix of odd size gets a row of zeros, which is never turned.
-    """
+    """Turn a symmetric matrix diagonal by Jacobi's rotations; of odd size, with a row of zeros that is never turned."""
     from torch._higher_order_ops.scan import scan
 
     size = matrix.shape[-1]
-    even = size + size % 2
-    identity = torch.eye(even, dtype=matrix.dtype)
-    across = identity.flip(0)
-    move = torch.cat([identity[:1], identity[1:].roll(1, 0)])
-    first = torch.where(torch.arange(even) < even // 2, 1.0, -1.0).to(matrix.dtype)
+    square = torch.nn.functional.pad(matrix, (0, size % 2, 0, size % 2)).contiguous()
+    identity, *others = _pairing(square)
 
-    def turn(now: tuple[Tensor, Tensor], _: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
-        square, vectors = now
-        here, off = (square * identity).sum(-1), (square * across).sum(-1)
-        half = (across @ here - here) / 2
-        # tan θ = sign(half)·off/(|half| + √(half² + off²)), of the smaller angle, and 0 where nothing is off.
-        length = half.abs() + torch.sqrt(half * half + off * off)
-        tangent = torch.where(half == 0, first, half.sign()) * off / torch.where(length == 0, 1.0, length)
-        cosine = torch.rsqrt(1 + tangent * tangent)
-        rotation = (cosine[:, None] * identity + (tangent * cosine)[:, None] * across) @ move.mT
-        return (rotation.mT @ square @ rotation, vectors @ rotation), here.clone()
+    def step(now: tuple[Tensor, Tensor], _: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
+        square, vectors = _turned(*now, identity, *others)
+        return (square, vectors), square[0].clone()
 
-    square = torch.nn.functional.pad(matrix, (0, size % 2, 0, size % 2))
-    rounds = matrix.new_zeros(SWEEPS * max(even - 1, 1))
-    (square, vectors), _ = scan(turn, (square.contiguous(), identity.clone()), rounds)
+    rounds = matrix.new_zeros(SWEEPS * (len(square) - 1))
+    (square, vectors), _ = scan(step, (square, identity.clone()), rounds)
     return (square * identity).sum(-1), vectors[:size]
+
+
+def _pairing(square: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Pair row i with the i-th from the end, and move all rows but the first on by one.
+
+    In as many rounds as there are other rows every pair has met. Gives I, I turned over, the move, and the sign of a
+    pair's first and second row.
+    """
+    even = square.shape[-1]
+    identity = torch.eye(even, dtype=square.dtype)
+    move = torch.cat([identity[:1], identity[1:].roll(1, 0)])
+    sign = torch.where(torch.arange(even) < even // 2, 1.0, -1.0).to(square.dtype)
+    return identity, identity.flip(0), move, sign
+
+
+def _turned(
+    square: Tensor, vectors: Tensor, identity: Tensor, across: Tensor, move: Tensor, sign: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Rotate every pair so that its entry off the diagonal vanishes, by tan θ = ±b/(|a| + √(a² + b²)); then move on."""
+    square = (square + square.mT) / 2  # or rounding would turn the two rows of a pair by different angles
+    here, off = (square * identity).sum(-1), (square * across).sum(-1)
+    half = (across @ here - here) / 2
+    length = half.abs() + torch.sqrt(half * half + off * off)
+    tangent = torch.where(half == 0, sign, half.sign()) * off / torch.where(length == 0, 1.0, length)
+    cosine = torch.rsqrt(1 + tangent * tangent)
+    rotation = (cosine[:, None] * identity + (tangent * cosine)[:, None] * across) @ move.mT
+    return rotation.mT @ square @ rotation, vectors @ rotation
