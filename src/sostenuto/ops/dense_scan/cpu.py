@@ -160,17 +160,12 @@ def _gathered(sums: Any, weight: Tensor, dtype: torch.dtype) -> tuple[Tensor, Te
 
     By numpy: torch's own threads would still wait for work, busily, when the next scan's begin.
     """
-    H, S = weight.shape
-    matrices, gains, p, q = sums[:4]
-    d_weight = _summed(matrices[:, -H:, :S])
-    d_linear = _summed(matrices[:, :-H, :S]) if matrices.shape[1] > H else _summed(p).sum(-1).to(dtype)
-    d_gain = _summed(gains[:, :, :H]) if gains.shape[1] else _summed(q).sum(-1).to(dtype)
-    return d_weight, d_linear, d_gain
-
-
-def _summed(parts: Any) -> Tensor:
-    """Add up the threads' parts into memory of its own: an operator's results may not share any."""
-    return torch.from_numpy(np.ascontiguousarray(parts.sum(0)))
+    (H, S), (matrices, gains, p, q) = weight.shape, sums[:4]
+    # Each sum has memory of its own: an operator's results may not share any.
+    parts = matrices[:, -H:, :S], matrices[:, :-H, :S], gains[:, :, :H], p, q
+    d_weight, d_linear, d_gain, d_p, d_q = (torch.from_numpy(part.sum(0)) for part in parts)
+    d_linear = d_linear if len(d_linear) else d_p.sum(-1).to(dtype)
+    return d_weight, d_linear, d_gain if len(d_gain) else d_q.sum(-1).to(dtype)
 
 
 @no_type_check
