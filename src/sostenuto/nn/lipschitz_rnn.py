@@ -147,15 +147,16 @@ class LipschitzRNN(DenseLayer):
 
     def rate(self, layer: int, reverse: bool) -> Rate:
         """Give αAh + tanh(Wh + z), times the gate where there is one."""
-        weight, linear = self.weight("weight_hh", layer, reverse), self.weight("weight_linear", layer, reverse)
+        # Turned once: an exported step that turned them at every stage would read one tensor under several names.
+        weight, linear = (self.weight(name, layer, reverse).mT for name in ("weight_hh", "weight_linear"))
         alpha = self.alpha
 
         def rate(drive: Tensor, h: Tensor) -> Float[Tensor, "*batch S"]:
-            turned = h @ weight.mT
+            turned = h @ weight
             if not self.gated:
-                return alpha * (h @ linear.mT) + torch.tanh(turned + drive)
+                return alpha * (h @ linear) + torch.tanh(turned + drive)
             gate, value = drive.chunk(2, dim=-1)
-            return torch.sigmoid(turned + gate) * (alpha * (h @ linear.mT) + torch.tanh(turned + value))
+            return torch.sigmoid(turned + gate) * (alpha * (h @ linear) + torch.tanh(turned + value))
 
         return rate
 
