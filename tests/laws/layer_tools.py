@@ -21,9 +21,6 @@ def as_parts(state):
 class ToolLaws:
     """Inherited by `LayerLaws`."""
 
-    rounds_to_bfloat16 = True
-    """Whether the layer's own arithmetic, not torch's, settles what a bfloat16 layer computes."""
-
     def tool_case(self, **options):
         layer = self.cls(CHANNELS, UNITS, **{**self.options, **options})
         return layer, torch.randn(STEPS, BATCH, CHANNELS, dtype=next(layer.parameters()).dtype, requires_grad=True)
@@ -145,8 +142,6 @@ class ToolLaws:
             assert type(torch.load(stored, weights_only=True)) is torch.Tensor
 
     def test_bfloat16(self):
-        if not self.rounds_to_bfloat16:
-            pytest.skip("torch's own kernels settle it")
         layer, x = self.tool_case(num_layers=2)
         layer.to(torch.bfloat16)
         rounded = copy.deepcopy(layer).float()
