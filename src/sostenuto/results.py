@@ -156,8 +156,8 @@ class OscillatorSummary(Record):
     """Which oscillators decide, in a fitted `OscillatorClassifier` or `OscillatorRegressor`.
 
     ``periods`` are the middles of logarithmic bins, in steps; ``by_period[output][bin]``, ``by_channel`` and
-    ``by_kind`` are shares of an output's squared weights. ``memory`` is the number of steps after which two states of the
-    median oscillator under the same input have approached to 1 %, ``longest_memory`` that of the slowest; both are
+    ``by_kind`` are shares of an output's squared weights. ``memory`` is the number of steps after which two states of
+    the median oscillator under the same input have approached to 1 %, ``longest_memory`` that of the slowest; both are
     exact, for every input. ``unseen_score`` is the leave-one-out score.
     """
 

@@ -9,6 +9,7 @@ from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
 
 from sostenuto.checks import InputError
 from tests.laws.layer_calls import CallLaws
+from tests.laws.layer_tools import ToolLaws
 from tests.laws.layer_transforms import TransformLaws
 
 T, B, C, H = 7, 3, 2, 4
@@ -27,7 +28,7 @@ def close(got, expected):
     torch.testing.assert_close(got, expected, rtol=1e-10, atol=1e-12)
 
 
-class LayerLaws(CallLaws, TransformLaws):
+class LayerLaws(CallLaws, TransformLaws, ToolLaws):
     """Set ``cls`` (the layer) and ``options``; say what does not hold for it by the flags."""
 
     cls: type

@@ -1,5 +1,9 @@
 """Every layer in one compiled graph, in a process of its own: symbolic sizes are not what the type checks ask for."""
 
+import shutil
+
+import pytest
+
 from tests.apart import run_apart
 
 SCRIPT = """
@@ -44,6 +48,34 @@ for name in ("unicornn", "lipschitz", "cornn", "indrnn", "sru"):
     assert counter.frame_count == tries, (name, counter.frame_count, tries)
 """
 
+WIDTHS = """
+import torch
+from sostenuto.nn import LipschitzRNN
+
+CASES = ((8, torch.float64, "euler"), (16, torch.float32, "imex"), (128, torch.float32, "euler"))
+for width, dtype, integrator in CASES:
+    torch.compiler.reset()
+    layer = LipschitzRNN(2, width, integrator=integrator, dtype=dtype)
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    x = torch.randn(3, 2, 2, dtype=dtype)
+    tensors = [*layer.parameters()]
+    got, expected = (torch.autograd.grad(one(x)[0].sin().sum(), tensors) for one in (compiled, layer))
+    for one, other in zip(got, expected, strict=True):
+        torch.testing.assert_close(one, other)
+"""
+
+INDUCTOR = """
+import torch
+from sostenuto.nn import LipschitzRNN
+
+layer, x = LipschitzRNN(2, 16, integrator="imex"), torch.randn(3, 2, 2)
+compiled = torch.compile(layer)
+tensors = [*layer.parameters()]
+got, expected = (torch.autograd.grad(one(x)[0].sin().sum(), tensors) for one in (compiled, layer))
+for one, other in zip(got, expected, strict=True):
+    torch.testing.assert_close(one, other)
+"""
+
 
 def test_every_layer_compiles_in_one_graph():
     run_apart(SCRIPT)
@@ -51,3 +83,13 @@ def test_every_layer_compiles_in_one_graph():
 
 def test_one_graph_serves_every_length_and_batch():
     run_apart(DYNAMIC)
+
+
+def test_widths_that_are_whole_panels():
+    """Where no row is padded, gradients cut from one array would share its memory, which an operator may not."""
+    run_apart(WIDTHS)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs a C++ compiler")
+def test_inductor():
+    run_apart(INDUCTOR)

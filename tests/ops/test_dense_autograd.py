@@ -12,12 +12,12 @@ from tests.apart import run_apart
 T, B, H = 9, 3, 4
 
 
-def dense(*, steps=T, full=True, dtype=torch.float64):
+def dense(*, steps=T, full=True, dtype=torch.float64, units=H):
     torch.manual_seed(1)
-    draw = {"dtype": dtype}
-    linear = torch.eye(H, **draw) + 0.1 * torch.randn(H, H, **draw) if full else torch.full((1, 1), 0.9, **draw)
+    draw, square = {"dtype": dtype}, (units, units)
+    linear = torch.eye(units, **draw) + 0.1 * torch.randn(square, **draw) if full else torch.full((1, 1), 0.9, **draw)
     return [
-        torch.randn(steps, B, H, **draw), torch.randn(B, H, **draw), 0.3 * torch.randn(H, H, **draw), linear,
+        torch.randn(steps, B, units, **draw), torch.randn(B, units, **draw), 0.3 * torch.randn(square, **draw), linear,
         torch.full((1,), 0.2, **draw),
     ]  # fmt: skip
 
@@ -52,6 +52,20 @@ def test_operators_are_well_formed():
     stacked = torch.stack([*vectors, torch.zeros_like(vectors[0])]).requires_grad_()
     for candidates in (None, z.flip(0)):
         torch.library.opcheck(diagonal_scan_op, (z.requires_grad_(), candidates, start, stacked, "logistic"))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("units", [8, 16, 24, 32, 64, 128])
+def test_gradients_share_no_memory(units, dtype):
+    """Where no row is padded, gradients cut from one array would: an operator's results may not."""
+    plain = dense(steps=2, units=units, dtype=dtype)
+    states, last, risen = dense_scan_op(*plain, None, "tanh", "exact", True)
+    arguments = (*plain[1:], "tanh", "exact", states, risen, states, last, [True] * 3)
+    torch.library.opcheck(dense_scan_backward_op, arguments, test_utils="test_schema")
+    z, *rest = (tensor.requires_grad_() for tensor in plain)
+    mapped = [torch.stack([tensor, tensor]) for tensor in rest]
+    torch.vmap(lambda *values: dense_scan(z, *values)[0])(*mapped).sum().backward()
+    assert rest[1].grad.untyped_storage().data_ptr() != rest[2].grad.untyped_storage().data_ptr()
 
 
 @pytest.mark.parametrize(("op", "make"), OPS)

@@ -117,7 +117,7 @@ print("tanh.approx.f32" in text, "ex2.approx" in text)
 @pytest.mark.parametrize(("asked", "found"), [("0", "False True"), ("1", "True False")])
 def test_the_hardwares_tanh_is_taken_only_when_asked_for(asked, found):
     """Compiled for an H200 without one: the interpreter cannot run the instruction."""
-    environment = {**os.environ, "SOSTENUTO_APPROXIMATE_TANH": asked}
+    environment = {**os.environ, "SOSTENUTO_GPU_APPROXIMATE_TANH": asked}
     environment.pop("TRITON_INTERPRET", None)
     done = subprocess.run(
         [sys.executable, "-c", COMPILED], capture_output=True, text=True, env=environment, timeout=300, check=False

@@ -8,6 +8,7 @@ from sostenuto.nn import UnICORNN
 from sostenuto.ops.oscillator_stack.autograd import stored_stack
 from sostenuto.ops.oscillator_stack.cell import Cell
 from sostenuto.ops.oscillator_tiles import oscillator_tiles, takes_tiles
+from tests.apart import run_apart
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5}
 SHAPES = [
@@ -157,7 +158,10 @@ def test_is_taken_where_every_thread_has_work():
         assert takes_tiles(x, cells, y, z)
         assert not takes_tiles(x, cells, y, z, backend="reference")
         assert not takes_tiles(x[:, :1], cells, y[:, :1], z[:, :1])
-        assert not takes_tiles(x[:9], cells, y, z)
+        assert takes_tiles(x[:9], cells, y, z)  # few rows, whatever the threads
+        assert takes_tiles(x[:9, :1], cells, y[:, :1], z[:, :1])
+        wide = [v.repeat_interleave(100, -1) for v in (x[:9], y, z)]
+        assert not takes_tiles(wide[0], cells, *wide[1:])
         assert not takes_tiles(x, cells, y, z, timespans=torch.ones(300, 6, dtype=x.dtype, requires_grad=True))
         with torch.autocast("cpu", torch.bfloat16):
             assert not takes_tiles(x, cells, y, z)
@@ -293,3 +297,21 @@ def test_masks_can_be_given_in_one_tensor():
         twice = torch.autograd.grad(torch.stack([one.square().sum() for one in first]).sum(), leaves)
         found.append([outputs, *once, *twice])
     assert_near(*found, torch.float64)
+
+
+SMALL = """
+import sys
+import torch
+from sostenuto.nn import UnICORNN
+
+torch.set_num_threads(2)
+layer = UnICORNN(3, 32, 2)
+for steps, batch in ((5, 3), (5, 1), (1, 1), (100, 8)):
+    layer(torch.randn(steps, batch, 3))[0].sum().backward()
+assert "sostenuto.ops.oscillator_scan.cpu" not in sys.modules
+"""
+
+
+def test_a_small_call_compiles_no_kernel_of_its_own():
+    """A first call of few rows took another kernel than the training that follows: some ten seconds more."""
+    run_apart(SMALL)

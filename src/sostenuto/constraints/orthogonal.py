@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from sostenuto.checks import InputError, check_choice, require
+from sostenuto.constraints.linear_algebra import matrix_exp, solve
 from sostenuto.constraints.parts import require_part, skew_part
 
 MAPS = ("exp", "cayley")
@@ -33,9 +34,9 @@ class Orthogonal(nn.Module):
         upper = free.double().triu(1)
         skew = upper - upper.mT
         if self.map == "exp":
-            return torch.linalg.matrix_exp(skew).to(free.dtype)
+            return matrix_exp(skew).to(free.dtype)
         identity = torch.eye(free.shape[-1], dtype=skew.dtype, device=free.device)
-        return torch.linalg.solve(identity + skew, identity - skew).to(free.dtype)
+        return solve(identity + skew, identity - skew).to(free.dtype)
 
     @torch.no_grad()
     def right_inverse(self, weight: Float[Tensor, "h h"]) -> Float[Tensor, "h h"]:

@@ -8,6 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from sostenuto.constraints.linear_algebra import eigh, in_onnx_graph
+
 Scalar = Callable[[Tensor], Tensor]
 
 
@@ -31,6 +33,9 @@ def spectral_function(matrix: Float[Tensor, "*n h h"], function: ScalarFunction)
     >>> spectral_function(torch.tensor([[0.0, 2.0], [2.0, 0.0]]), square).round(decimals=3).tolist()
     [[4.0, 0.0], [0.0, 4.0]]
     """
+    if in_onnx_graph():
+        values, vectors = eigh(matrix)
+        return (vectors * function.value(values)[..., None, :]) @ vectors.mT
     # Dynamo cannot trace a Function that has a forward-mode derivative.
     kind = _Spectral if torch.compiler.is_compiling() else _ForwardSpectral
     return kind.apply(matrix, function)  # pyright: ignore[reportReturnType]

@@ -1,7 +1,6 @@
 """Weights that make a linear system decay: every eigenvalue keeps a negative real part."""
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -93,8 +92,13 @@ class Stable(nn.Module):
         return torch.log(within) if self.reparametrization == "exp" else torch.sqrt(1 / within - 1)
 
 
+def _softplus(x: Tensor) -> Tensor:
+    """Compute what `torch.nn.functional.softplus` does, which onnxruntime knows in float32 alone."""
+    return torch.where(x > 20, x, torch.log1p(torch.exp(x.clamp(max=20))))
+
+
 _FUNCTIONS = {
-    "softplus": ScalarFunction(F.softplus, torch.sigmoid, lambda x: torch.sigmoid(x) * torch.sigmoid(-x)),
+    "softplus": ScalarFunction(_softplus, torch.sigmoid, lambda x: torch.sigmoid(x) * torch.sigmoid(-x)),
     "exp": ScalarFunction(
         lambda x: torch.exp(x.clamp(max=HIGHEST)),
         lambda x: torch.where(x < HIGHEST, torch.exp(x.clamp(max=HIGHEST)), 0),

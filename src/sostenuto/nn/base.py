@@ -13,6 +13,7 @@ from torch.nn.utils import parametrize
 from sostenuto.checks import InputError, check_choice, check_count, check_fraction, require, sentence
 from sostenuto.nn.arguments import check_tensor, given_state
 from sostenuto.nn.certificates import Certificate, overridden, refused
+from sostenuto.nn.constrained import ConstrainedModule
 from sostenuto.nn.dropout import dropout_mask
 from sostenuto.nn.sequences import LayerInput, TimeMajor, Timespans, check_input
 
@@ -140,7 +141,7 @@ class LayerCall(NamedTuple):
     lengths: Int[Tensor, " B"] | None
 
 
-class RecurrentLayer(Contract, nn.Module, ABC):
+class RecurrentLayer(Contract, ConstrainedModule, ABC):
     """Stacking, directions, dropout, packing, states and time spans for a recurrence that defines `scan`.
 
     A subclass names its state components in ``state_names`` (the first one is the output), creates its parameters in
@@ -240,7 +241,7 @@ class RecurrentLayer(Contract, nn.Module, ABC):
 
     def weight(self, name: str, layer: int, reverse: bool) -> Tensor:
         """Look a parameter up by its stem, layer and direction; a constrained one comes constrained."""
-        return getattr(self, weight_name(name, layer, reverse))
+        return self.read_parameter(weight_name(name, layer, reverse))
 
     def constrain(self, name: str, layer: int, reverse: bool, constraint: nn.Module) -> None:
         """Let a parameter be the image of a free one, which `free_weight` gives; it must have been created."""
@@ -248,7 +249,7 @@ class RecurrentLayer(Contract, nn.Module, ABC):
         with torch.no_grad():
             weight = self.weight(name, layer, reverse)
             weight.copy_(constraint(torch.zeros_like(weight)))
-        parametrize.register_parametrization(self, full, constraint)
+        self.constrain_parameter(full, constraint)
 
     def free_weight(self, name: str, layer: int, reverse: bool) -> Tensor:
         """Give the parameter that is trained: the free one behind a constrained weight, else the weight itself."""

@@ -10,6 +10,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from sostenuto.constraints.linear_algebra import solve
+
 State = Float[Tensor, "*batch state"]
 Field = Callable[[State, float], State]
 Span = Float[Tensor, "*batch 1"] | float
@@ -58,7 +60,7 @@ def imex(linear: Float[Tensor, "state state"], rest: State, h: State, span: Span
     identity = torch.eye(linear.shape[-1], dtype=linear.dtype, device=linear.device)
     right = h + span * ((1 - implicitness) * (h @ linear.mT) + rest)
     scale = span[..., None] if isinstance(span, Tensor) else span
-    return torch.linalg.solve(identity - implicitness * scale * linear, right[..., None])[..., 0]
+    return solve(identity - implicitness * scale * linear, right[..., None])[..., 0]
 
 
 EXPLICIT = {"euler": euler, "midpoint": midpoint, "rk4": rk4}

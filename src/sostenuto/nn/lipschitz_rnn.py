@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from sostenuto.checks import check_choice, check_fraction, check_positive, is_number, require
+from sostenuto.constraints.linear_algebra import solve
 from sostenuto.constraints.symmetric_skew import SymmetricSkew
 from sostenuto.nn.dense import DenseLayer, DenseMap, Rate, Sector
 from sostenuto.nn.fused import check_backend
@@ -134,7 +135,7 @@ class LipschitzRNN(DenseLayer):
             return DenseMap(weight, identity + moved, gain)
         share = self.implicitness
         sides = torch.cat([identity + (1 - share) * moved, step * identity], dim=1)
-        linear, gain = torch.linalg.solve(identity - share * moved, sides).chunk(2, dim=1)
+        linear, gain = solve(identity - share * moved, sides).chunk(2, dim=1)
         return DenseMap(weight, linear.contiguous(), gain.contiguous())
 
     def sector(self, layer: int = 0, *, reverse: bool = False) -> Sector | str:
@@ -147,15 +148,16 @@ class LipschitzRNN(DenseLayer):
 
     def rate(self, layer: int, reverse: bool) -> Rate:
         """Give αAh + tanh(Wh + z), times the gate where there is one."""
-        weight, linear = self.weight("weight_hh", layer, reverse), self.weight("weight_linear", layer, reverse)
+        # Turned once: an exported step that turned them at every stage would read one tensor under several names.
+        weight, linear = (self.weight(name, layer, reverse).mT for name in ("weight_hh", "weight_linear"))
         alpha = self.alpha
 
         def rate(drive: Tensor, h: Tensor) -> Float[Tensor, "*batch S"]:
-            turned = h @ weight.mT
+            turned = h @ weight
             if not self.gated:
-                return alpha * (h @ linear.mT) + torch.tanh(turned + drive)
+                return alpha * (h @ linear) + torch.tanh(turned + drive)
             gate, value = drive.chunk(2, dim=-1)
-            return torch.sigmoid(turned + gate) * (alpha * (h @ linear.mT) + torch.tanh(turned + value))
+            return torch.sigmoid(turned + gate) * (alpha * (h @ linear) + torch.tanh(turned + value))
 
         return rate
 

@@ -121,8 +121,7 @@ class UnICORNN(RecurrentLayer):
         for layer, reverse in self.cells():
             self.weight("time_scale", layer, reverse).requires_grad_(learn_step)
             if positive:
-                name = weight_name("weight_hh", layer, reverse)
-                parametrize.register_parametrization(self, name, AtLeast(-self.stiffness))
+                self.constrain_parameter(weight_name("weight_hh", layer, reverse), AtLeast(-self.stiffness))
 
     def build(self, layer: int, reverse: bool) -> None:
         """Create V, w, c, b and the skip matrix of one layer."""

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from sostenuto.ops.backend import native_backend
 from sostenuto.ops.dense_scan.reference import dense_scan_reference
-from sostenuto.ops.dispatch import folded, runs_eagerly
+from sostenuto.ops.dispatch import folded, one_by_one, run_adjoint, runs_eagerly
 
 
 @torch.library.custom_op("sostenuto::dense_scan", mutates_args=())
@@ -104,7 +104,11 @@ class _Scan(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
         """Run the adjoint kernel, or the reference where the gradient is differentiated again."""
-        return _differentiated(ctx, gradients, _kernels(ctx.saved_tensors[1]).backward)
+        return _differentiated(ctx, gradients, _adjoint)
+
+
+def _adjoint(start: Tensor, *others: Any) -> tuple[Tensor, ...]:
+    return run_adjoint(_kernels(start).backward, start, *others)
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
@@ -153,9 +157,7 @@ dense_scan_op.register_autograd(_backward, setup_context=_setup)
 
 
 @dense_scan_op.register_vmap
-def _batched(
-    info: Any, in_dims: tuple[int | None, ...], *inputs: Any
-) -> tuple[tuple[Tensor, Tensor, Tensor], tuple[int, int, int]]:
+def _batched(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Fold a mapped axis into the batch; where weights differ along it, run one after the other."""
     size, keep = info.batch_size, inputs[-1]
     if all(dim is None for dim in in_dims[2:6]):
@@ -163,9 +165,10 @@ def _batched(
         states, last, risen = dense_scan_op(z, start, *inputs[2:])
         kept = risen.unflatten(1, (size, -1)) if keep else risen.expand(1, size, 0)
         return (states.unflatten(1, (size, -1)), last.unflatten(0, (size, -1)), kept), (1, 0, 1)
-    runs = []
-    for index in range(size):
-        one = [v if d is None or v is None else v.select(d, index) for v, d in zip(inputs, in_dims, strict=True)]
-        runs.append(dense_scan_op(*one))
-    states, last, risen = (torch.stack(parts) for parts in zip(*runs, strict=True))
-    return (states, last, risen), (0, 0, 0)
+    return one_by_one(dense_scan_op, info.batch_size, in_dims, inputs)
+
+
+@dense_scan_backward_op.register_vmap
+def _batched_backward(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> Any:
+    """Run one after the other: each has weight gradients of its own."""
+    return one_by_one(dense_scan_backward_op, info.batch_size, in_dims, inputs)

@@ -160,12 +160,12 @@ def _gathered(sums: Any, weight: Tensor, dtype: torch.dtype) -> tuple[Tensor, Te
 
     By numpy: torch's own threads would still wait for work, busily, when the next scan's begin.
     """
-    H, S = weight.shape
-    matrices, gains, p, q = (torch.from_numpy(part.sum(0)) for part in sums[:4])
-    d_weight = matrices[-H:, :S].contiguous()
-    d_linear = matrices[:-H, :S].contiguous() if len(matrices) > H else p.sum(-1).to(dtype)
-    d_gain = gains[:, :H].contiguous() if len(gains) else q.sum(-1).to(dtype)
-    return d_weight, d_linear, d_gain
+    (H, S), (matrices, gains, p, q) = weight.shape, sums[:4]
+    # Each sum has memory of its own: an operator's results may not share any.
+    parts = matrices[:, -H:, :S], matrices[:, :-H, :S], gains[:, :, :H], p, q
+    d_weight, d_linear, d_gain, d_p, d_q = (torch.from_numpy(part.sum(0)) for part in parts)
+    d_linear = d_linear if len(d_linear) else d_p.sum(-1).to(dtype)
+    return d_weight, d_linear, d_gain if len(d_gain) else d_q.sum(-1).to(dtype)
 
 
 @no_type_check

@@ -1,10 +1,10 @@
 """What the dense scan means, in plain torch: a loop whose gradients are autograd's."""
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from sostenuto.ops.activation import activate
+from sostenuto.ops.over_time import over_time
 
 
 def dense_scan_reference(
@@ -21,12 +21,14 @@ def dense_scan_reference(
 
     The state is kept in the dtype of ``start``; inputs of lower precision are raised to it.
     """
-    state, states = start, []
-    for drive in inputs.to(start.dtype).unbind(0):
+
+    def step(drives: tuple[Tensor, ...], now: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        (drive,), (state,) = drives, now
         risen = activate(state @ weight.mT + drive, activation, threshold)
-        state = _linear_part(state, linear) + _gained(risen, gain)
-        states.append(state)
-    return torch.stack(states), state
+        return (_linear_part(state, linear) + _gained(risen, gain),)
+
+    states, (last,) = over_time(step, (inputs.to(start.dtype),), (start,))
+    return states, last
 
 
 def _linear_part(state: Tensor, linear: Tensor) -> Tensor:

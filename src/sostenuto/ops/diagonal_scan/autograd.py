@@ -12,7 +12,7 @@ from torch import Tensor
 
 from sostenuto.ops.backend import native_backend
 from sostenuto.ops.diagonal_scan.reference import diagonal_scan_reference, gated_scan_reference
-from sostenuto.ops.dispatch import folded, runs_eagerly
+from sostenuto.ops.dispatch import folded, one_by_one, run_adjoint, runs_eagerly
 
 
 @torch.library.custom_op("sostenuto::diagonal_scan", mutates_args=())
@@ -75,7 +75,11 @@ class _Scan(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
         """Run the adjoint kernel, or the reference where the gradient is differentiated again."""
-        return _differentiated(ctx, gradients, _kernels(ctx.saved_tensors[2]).backward)
+        return _differentiated(ctx, gradients, _adjoint)
+
+
+def _adjoint(inputs: Tensor, candidates: Tensor | None, start: Tensor, *others: Any) -> tuple[Tensor, ...]:
+    return run_adjoint(_kernels(start).backward, inputs, candidates, start, *others)
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -128,7 +132,7 @@ diagonal_scan_op.register_autograd(_backward, setup_context=_setup)
 
 
 @diagonal_scan_op.register_vmap
-def _batched(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
+def _batched(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Fold a mapped axis into the batch; where weights differ along it, run one after the other."""
     size = info.batch_size
     if in_dims[3] is None:
@@ -136,9 +140,10 @@ def _batched(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[
         whole = [None if value is None else folded(value, dim, size, axis) for value, dim, axis in folds]
         states, last = diagonal_scan_op(*whole, *inputs[3:])
         return (states.unflatten(1, (size, -1)), last.unflatten(0, (size, -1))), (1, 0)
-    runs = []
-    for index in range(size):
-        one = [v if d is None or v is None else v.select(d, index) for v, d in zip(inputs, in_dims, strict=True)]
-        runs.append(diagonal_scan_op(*one))
-    states, last = (torch.stack(parts) for parts in zip(*runs, strict=True))
-    return (states, last), (0, 0)
+    return one_by_one(diagonal_scan_op, info.batch_size, in_dims, inputs)
+
+
+@diagonal_scan_backward_op.register_vmap
+def _batched_backward(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> Any:
+    """Run one after the other: each has weight gradients of its own."""
+    return one_by_one(diagonal_scan_backward_op, info.batch_size, in_dims, inputs)

@@ -5,6 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sostenuto.ops.activation import activate
+from sostenuto.ops.over_time import over_time
 
 
 def diagonal_scan_reference(
@@ -21,11 +22,13 @@ def diagonal_scan_reference(
 
     The state is kept in the dtype of ``start``; inputs of lower precision are raised to it.
     """
-    state, states = start, []
-    for drive in inputs.to(start.dtype).unbind(0):
-        state = linear * state + gain * activate(weight * state + drive, activation, threshold)
-        states.append(state)
-    return torch.stack(states), state
+
+    def step(drives: tuple[Tensor, ...], now: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        (drive,), (state,) = drives, now
+        return (linear * state + gain * activate(weight * state + drive, activation, threshold),)
+
+    states, (last,) = over_time(step, (inputs.to(start.dtype),), (start,))
+    return states, last
 
 
 def gated_scan_reference(
@@ -35,9 +38,11 @@ def gated_scan_reference(
     weight: Float[Tensor, " H"],
 ) -> tuple[Float[Tensor, "T B H"], Float[Tensor, "B H"]]:
     """Step f = logistic(w⊙c + a_t), c ← f⊙c + (1 − f)⊙x̃_t, one time after the other."""
-    state, states = start, []
-    for drive, candidate in zip(inputs.to(start.dtype), candidates.to(start.dtype), strict=True):
+
+    def step(given: tuple[Tensor, ...], now: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        (drive, candidate), (state,) = given, now
         gate = torch.sigmoid(weight * state + drive)
-        state = candidate + gate * (state - candidate)
-        states.append(state)
-    return torch.stack(states), state
+        return (candidate + gate * (state - candidate),)
+
+    states, (last,) = over_time(step, (inputs.to(start.dtype), candidates.to(start.dtype)), (start,))
+    return states, last

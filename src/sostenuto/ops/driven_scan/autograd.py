@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sostenuto.ops.dense_scan.reference import dense_scan_reference
+from sostenuto.ops.dispatch import run_adjoint
 
 
 class DrivenScan(torch.autograd.Function):
@@ -42,8 +43,8 @@ class DrivenScan(torch.autograd.Function):
         if d_states.stride(0) == 0:
             d_states = d_states[:1]  # the same at every step, as where outputs are summed
         needed = ctx.needs_input_grad
-        found = cpu.backward_to_input(
-            x, matrix, start, weight, linear, gain, ctx.activation, states, risen,
+        found = run_adjoint(
+            cpu.backward_to_input, x, matrix, start, weight, linear, gain, ctx.activation, states, risen,
             d_states.contiguous(), torch.zeros_like(start), (needed[0], needed[5] or needed[6]),
         )  # fmt: skip
         kept = (one if need and given is not None else None for one, need, given in zip(

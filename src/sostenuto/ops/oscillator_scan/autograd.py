@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from sostenuto.ops.backend import native_backend
-from sostenuto.ops.dispatch import folded, runs_eagerly
+from sostenuto.ops.dispatch import folded, one_by_one, run_adjoint, runs_eagerly
 from sostenuto.ops.oscillator_scan.marks import new_marks
 from sostenuto.ops.oscillator_scan.reference import oscillator_scan_reference
 
@@ -104,7 +104,7 @@ class _Scan(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Any) -> Any:
         """Run the adjoint kernel, or the reference where the gradient is differentiated again."""
         d_outputs, d_last = gradients
-        return _differentiated(ctx, d_outputs, d_last, _adjoint)
+        return _differentiated(ctx, d_outputs, d_last, lambda *inputs: run_adjoint(_adjoint, *inputs))
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
@@ -159,7 +159,7 @@ oscillator_scan_op.register_autograd(_backward, setup_context=_setup)
 
 
 @oscillator_scan_op.register_vmap
-def _batched(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
+def _batched(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Fold a mapped axis into the batch; where weights differ along it, run one after the other."""
     x, weight, step, stiffness, y, z, timespans = inputs
     size = info.batch_size
@@ -172,8 +172,10 @@ def _batched(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[
         outputs, last, marks = oscillator_scan_op(x, weight, step, stiffness, y, z, spans)
         parted = outputs.unflatten(1, (size, -1)), last.unflatten(0, (size, -1)), marks.unflatten(1, (size, -1))
         return parted, (1, 0, 1)
-    runs = []
-    for index in range(size):
-        one = [v if d is None or v is None else v.select(d, index) for v, d in zip(inputs, in_dims, strict=True)]
-        runs.append(oscillator_scan_op(*one))
-    return tuple(torch.stack(parts) for parts in zip(*runs, strict=True)), (0, 0, 0)
+    return one_by_one(oscillator_scan_op, info.batch_size, in_dims, inputs)
+
+
+@oscillator_scan_backward_op.register_vmap
+def _batched_backward(info: Any, in_dims: tuple[Any, ...], *inputs: Any) -> Any:
+    """Run one after the other: each has weight gradients of its own."""
+    return one_by_one(oscillator_scan_backward_op, info.batch_size, in_dims, inputs)

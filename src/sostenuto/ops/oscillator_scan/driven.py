@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sostenuto.ops.buffers import product
+from sostenuto.ops.dispatch import run_adjoint
 from sostenuto.ops.oscillator_scan.reference import oscillator_scan_reference
 
 FUSED_CHANNELS = 8
@@ -46,21 +47,24 @@ class DrivenScan(torch.autograd.Function):
         from sostenuto.ops.oscillator_scan import cpu
 
         x, matrix, bias, weight, step, y, _, timespans, outputs, last, drive = ctx.saved_tensors
-        d_outputs, d_end, d_last = arriving
         wants_x, wants_matrix = ctx.needs_input_grad[:2]
         fused = _is_fused(x)
-        found = cpu.backward(
-            *(x if fused else drive, weight, step, ctx.stiffness, y, outputs, last, timespans, d_outputs, d_last),
-            d_end=d_end,
-            input_map=(matrix, bias) if fused else None,
-            wants_x=wants_x or (wants_matrix and not fused),
-            wants_bias=bias is not None,
-        )
-        d_matrix = found.weight_ih
-        if wants_matrix and not fused and found.x is not None:
-            d_matrix = found.x.flatten(0, 1).T @ x.to(y.dtype).reshape(-1, x.shape[2])
-        d_x = (found.x @ matrix.to(y.dtype)).to(x.dtype) if wants_x and found.x is not None else None
-        return d_x, d_matrix, found.bias, *found[1:3], None, *found[3:5], None
+
+        def adjoint(d_outputs: Tensor | None, d_end: Tensor | None, d_last: Tensor | None) -> tuple[Any, ...]:
+            found = cpu.backward(
+                *(x if fused else drive, weight, step, ctx.stiffness, y, outputs, last, timespans, d_outputs, d_last),
+                d_end=d_end,
+                input_map=(matrix, bias) if fused else None,
+                wants_x=wants_x or (wants_matrix and not fused),
+                wants_bias=bias is not None,
+            )
+            d_matrix = found.weight_ih
+            if wants_matrix and not fused and found.x is not None:
+                d_matrix = found.x.flatten(0, 1).T @ x.to(y.dtype).reshape(-1, x.shape[2])
+            d_x = (found.x @ matrix.to(y.dtype)).to(x.dtype) if wants_x and found.x is not None else None
+            return d_x, d_matrix, found.bias, *found[1:3], None, *found[3:5], None
+
+        return run_adjoint(adjoint, *arriving)
 
 
 def _is_fused(x: Tensor) -> bool:

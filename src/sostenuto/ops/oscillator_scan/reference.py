@@ -4,6 +4,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from sostenuto.ops.over_time import over_time
+
 
 def oscillator_scan_reference(
     x: Float[Tensor, "T B H"],
@@ -19,10 +21,13 @@ def oscillator_scan_reference(
 
     The state is kept in the dtype of ``y``; inputs of lower precision are raised to it.
     """
-    outputs = []
-    for t, drive in enumerate(x.to(y.dtype).unbind(0)):
-        g = step if timespans is None else step * timespans[t].to(step.dtype)[:, None]
+
+    def advance(given: tuple[Tensor, ...], now: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        (drive, *spans), (y, z) = given, now
+        g = step * spans[0].to(step.dtype)[:, None] if spans else step
         z = z - g * (torch.tanh(weight * y + drive) + stiffness * y)
-        y = y + g * z
-        outputs.append(y)
-    return torch.stack(outputs), y, z
+        return y + g * z, z
+
+    given = (x.to(y.dtype),) if timespans is None else (x.to(y.dtype), timespans)
+    outputs, (y, z) = over_time(advance, given, (y, z))
+    return outputs, y, z

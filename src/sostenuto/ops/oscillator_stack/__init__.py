@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sostenuto.checks import check_count, check_positive
 from sostenuto.ops.backend import choose_backend
-from sostenuto.ops.dispatch import in_forward_mode
+from sostenuto.ops.dispatch import in_forward_mode, runs_eagerly
 from sostenuto.ops.oscillator_scan import BACKENDS
 from sostenuto.ops.oscillator_stack.autograd import OscillatorStack, stored_stack
 from sostenuto.ops.oscillator_stack.cell import Cell, Drift, Plan
@@ -66,9 +66,7 @@ def oscillator_stack(
     (torch.Size([9, 1, 2]), 2, 0)
     """
     differentiable_spans = timespans is not None and timespans.requires_grad
-    transformed = torch._C._are_functorch_transforms_active()
-    stored = differentiable_spans or transformed or y.numel() == 0
-    if stored or torch.compiler.is_compiling() or in_forward_mode(x, y, z):
+    if differentiable_spans or y.numel() == 0 or not runs_eagerly() or in_forward_mode(x, y, z):
         every, y, z = stored_stack(x, cells, stiffness, y, z, skip=skip, timespans=timespans, backend=backend)
         return StackResult(every if outputs else every[:0], y, z, None)
     plan = _plan(x.shape[0], len(cells), stiffness, y, skip=skip, backend=backend, chunk=chunk)

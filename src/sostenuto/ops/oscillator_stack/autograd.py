@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from sostenuto.ops.dispatch import run_adjoint
 from sostenuto.ops.oscillator_scan import oscillator_scan
 from sostenuto.ops.oscillator_stack.cell import Cell, Plan, cells_of
 from sostenuto.ops.oscillator_stack.sweep import CellGradients, advance, chunk_adjoint, reconstruct
@@ -57,13 +58,10 @@ class OscillatorStack(torch.autograd.Function):
         with torch.autocast(**ctx.autocast):
             if torch.is_grad_enabled():
                 found = _recorded(ctx.plan, timespans, (x, y, z, *tensors), arriving)
-            elif ctx.plan.tiles:
-                found = _swept_by_tiles(
-                    ctx.plan, timespans, x, cells_of(tensors), kept, arriving, ctx.needs_input_grad[2]
-                )
             else:
-                states = [(pair[0], pair[1]) for pair in kept]
-                found = _swept(ctx.plan, timespans, x, cells_of(tensors), states, arriving, ctx.needs_input_grad[2])
+                sweep = _swept_by_tiles if ctx.plan.tiles else _swept
+                given = ctx.plan, timespans, x, cells_of(tensors), kept
+                found = run_adjoint(lambda *d: sweep(*given, d, ctx.needs_input_grad[2]), *arriving)
         wanted = ctx.needs_input_grad[2:]
         return None, None, *(g if want else None for g, want in zip(found, wanted, strict=True))
 
@@ -73,19 +71,20 @@ def _swept(
     timespans: Tensor | None,
     x: Tensor,
     cells: list[Cell],
-    kept: list[tuple[Tensor, Tensor]],
+    kept: Tensor,
     arriving: Sequence[Tensor | None],
     input_gradient: bool,
 ) -> list[Tensor | None]:
     d_outputs, d_y, d_z = arriving
-    ends = [torch.zeros_like(part) if d is None else d for part, d in zip(kept[-1], (d_y, d_z), strict=True)]
+    states = [(pair[0], pair[1]) for pair in kept]
+    ends = [torch.zeros_like(part) if d is None else d for part, d in zip(states[-1], (d_y, d_z), strict=True)]
     bars = list(zip(ends[0].unbind(0), ends[1].unbind(0), strict=True))
     sums = [CellGradients(cell) for cell in cells]
     d_x = torch.empty_like(x) if input_gradient else None
     plan.drift.worst[:], plan.drift.restarted = [0.0] * len(cells), 0
     for index, (start, stop) in reversed(list(enumerate(plan.borders(x.shape[0])))):
-        spans, first = _cut(timespans, start, stop), kept[index]
-        chunk = reconstruct(plan, cells, x[start:stop], spans, first, kept[index + 1])
+        spans, first = _cut(timespans, start, stop), states[index]
+        chunk = reconstruct(plan, cells, x[start:stop], spans, first, states[index + 1])
         above = _cut(d_outputs, start, stop)
         d_input = chunk_adjoint(plan, cells, chunk, spans, first, above, bars, sums, input_gradient)
         if d_x is not None and d_input is not None:

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sostenuto.ops.buffers import product
+from sostenuto.ops.dispatch import runs_eagerly
 
 PIECE_BYTES = 1 << 19
 """Bytes of one layer's outputs in a piece of a chunk."""
@@ -52,7 +53,7 @@ def with_masks(cells: Sequence[Cell], masks: Float[Tensor, "M B H"] | None) -> S
 def linear(x: Tensor, matrix: Tensor, bias: Tensor | None = None) -> Tensor:
     """Compute V x + b; on the CPU, where no gradient is recorded, into a buffer that is used again."""
     plain = x.device.type == "cpu" and not torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
-    if plain and type(x) is Tensor:
+    if plain and runs_eagerly(x):
         return product(x, matrix, bias, matrix.dtype)
     return F.linear(x, matrix, bias)
 

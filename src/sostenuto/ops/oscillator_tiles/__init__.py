@@ -14,7 +14,9 @@ from sostenuto.ops.oscillator_stack.cell import Cell
 from sostenuto.ops.oscillator_tiles.autograd import TiledLayers, TilePlan
 
 LEAST_ROWS = 256
-"""Rows, of all steps and sequences, from which tiles are worth the packing of their matrices."""
+"""Rows, of all steps and sequences, from which tiles are worth the packing of wide matrices, and several threads."""
+NARROW_UNITS = 256
+"""Units or channels up to which packing is cheap: fewer rows take tiles too, and compile no second kernel."""
 IDLE_SHARE = 1.4
 """Threads over the share of them that has work, at most: one sequence alone is better spread by its units."""
 MOST_UNITS = 512
@@ -30,11 +32,11 @@ def takes_tiles(
     timespans: Float[Tensor, "T B"] | None = None,
     backend: str = "auto",
 ) -> bool:
-    """Whether `oscillator_tiles` can run this, and fast: eager code on the CPU, and work for every thread.
+    """Whether `oscillator_tiles` can run this, and fast: eager code on the CPU, little work or some for every thread.
 
     >>> cell = Cell(torch.ones(2, 1), None, None, torch.ones(2), torch.full((2,), 0.1), None)
     >>> takes_tiles(torch.ones(3, 1, 1), [cell], torch.zeros(1, 1, 2), torch.zeros(1, 1, 2))
-    False
+    True
     """
     T, B, channels = x.shape
     tensors = [tensor for cell in cells for tensor in cell if tensor is not None]
@@ -44,9 +46,11 @@ def takes_tiles(
     if (timespans is not None and timespans.requires_grad) or needs_reference(x, y, z, *tensors):
         return False
     plain = all(tensor.dtype == y.dtype for tensor in tensors) and all(cell.weight_skip is None for cell in cells)
-    threads = torch.get_num_threads()
+    width, threads = max(channels, y.shape[2]), torch.get_num_threads()
+    if T * B < LEAST_ROWS:
+        return plain and width <= NARROW_UNITS
     balanced = -(-B // threads) * threads <= IDLE_SHARE * B
-    return plain and balanced and T * B >= LEAST_ROWS and max(channels, y.shape[2]) <= MOST_UNITS
+    return plain and balanced and width <= MOST_UNITS
 
 
 def oscillator_tiles(

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sostenuto.ops.dispatch import run_adjoint
 from sostenuto.ops.oscillator_stack.autograd import recorded_gradients, stored_stack
 from sostenuto.ops.oscillator_stack.cell import Cell, cells_of, with_masks
 
@@ -78,7 +79,7 @@ class TiledLayers(torch.autograd.Function):
             peaks = sweep.Peaks(largest, holders) if plan.peak else None
             given = (ctx.layers, x.to(y.dtype), y, sweep.Trace(kept, risen, last, top), peaks)
             asked = {"input_gradient": wanted[0], "state_gradients": wanted[1] or wanted[2]}
-            found = _listed(sweep.backward(*given, *arriving, **asked), x)
+            found = run_adjoint(lambda *arriving: _listed(sweep.backward(*given, *arriving, **asked), x), *arriving)
         return None, None, *(g if want else None for g, want in zip(found, wanted, strict=True))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sostenuto.ops.dispatch import runs_eagerly
+from sostenuto.ops.dispatch import run_adjoint, runs_eagerly
 from sostenuto.ops.signature_levels.reference import signature_levels_reference
 
 
@@ -63,7 +63,11 @@ class _Levels(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
         """Run the adjoint kernel, or the reference where the gradient is differentiated again."""
-        return _differentiated(ctx, gradients[0], _kernels().backward)
+        return _differentiated(ctx, gradients[0], lambda *inputs: run_adjoint(_adjoint, *inputs)[0])
+
+
+def _adjoint(*inputs: Any) -> tuple[Tensor]:
+    return (_kernels().backward(*inputs),)
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG001 (torch passes it by name)

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
+
+from sostenuto.ops.over_time import over_time
 
 States = tuple[Float[Tensor, "B H"], ...]
 Step = Callable[[Float[Tensor, "B G"], States, Float[Tensor, "B 1"] | float], States]
@@ -22,14 +23,16 @@ def step_scan(
 
     Inputs of lower precision are raised to the state's.
 
+    >>> import torch
     >>> run = lambda x_t, state, span: (state[0] + span * x_t,)
     >>> outputs, last = step_scan(torch.ones(4, 1, 1), (torch.zeros(1, 1),), run, scale=0.5)
     >>> outputs.flatten().tolist()
     [0.5, 1.0, 1.5, 2.0]
     """
-    outputs = []
-    for t, x_t in enumerate(x.to(state[0].dtype).unbind(0)):
-        span = scale if timespans is None else scale * timespans[t].to(state[0].dtype)[:, None]
-        state = step(x_t, state, span)
-        outputs.append(state[0])
-    return torch.stack(outputs), state
+    dtype = state[0].dtype
+
+    def advance(given: tuple[Tensor, ...], now: States) -> States:
+        x_t, *spans = given
+        return step(x_t, now, scale * spans[0].to(dtype)[:, None] if spans else scale)
+
+    return over_time(advance, (x.to(dtype),) if timespans is None else (x.to(dtype), timespans), state)

@@ -3,7 +3,7 @@
 |x| < 0.55: an odd polynomial. Beyond: tanh x = 1 − 2/(1 + e^{2x}). The caller gives
 2·log₂(e)·x beside x: a scan has it from scaled weights, one multiplication earlier.
 
-With ``SOSTENUTO_APPROXIMATE_TANH=1`` in the environment at the first import, the GPU's own instruction is taken
+With ``SOSTENUTO_GPU_APPROXIMATE_TANH=1`` in the environment at the first import, the GPU's own instruction is taken
 instead: one operation, relative error up to 5e-4 (2⁻¹¹), and the slope is 1 − tanh². It is off unless asked for.
 """
 
@@ -15,7 +15,7 @@ import triton.language as tl
 from sostenuto.ops import backend
 
 INTERPRETED = tl.constexpr(backend.INTERPRETED)
-APPROXIMATE = tl.constexpr(os.environ.get("SOSTENUTO_APPROXIMATE_TANH", "0") == "1" and not INTERPRETED.value)
+APPROXIMATE = tl.constexpr(os.environ.get("SOSTENUTO_GPU_APPROXIMATE_TANH", "0") == "1" and not INTERPRETED.value)
 """Whether the hardware's approximate tanh is taken; the interpreter has none."""
 BORDER = tl.constexpr(0.55)
 TWO_LOG2E = tl.constexpr(2.885390081777927)

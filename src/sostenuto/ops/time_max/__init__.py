@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sostenuto.ops.backend import HAS_NUMBA
-from sostenuto.ops.dispatch import in_forward_mode, runs_eagerly
+from sostenuto.ops.dispatch import in_forward_mode, run_adjoint, runs_eagerly
 
 
 def time_max(values: Float[Tensor, "B T H"]) -> Float[Tensor, "B H"]:
@@ -46,4 +46,4 @@ class _TimeMax(torch.autograd.Function):
             return holds * (gradient / holds.sum(1))[:, None]
         from sostenuto.ops.time_max import cpu
 
-        return cpu.handed_back(values, largest, gradient)
+        return run_adjoint(lambda gradient: (cpu.handed_back(values, largest, gradient),), gradient)[0]
