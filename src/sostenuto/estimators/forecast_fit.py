@@ -68,7 +68,8 @@ def fit_mixture(
     sizes = np.stack([views[0].scales[index][1] for index in origins.series[held]])[:, None]
     errors = (np.stack(forecasts) - truth) / sizes
     unit = np.sqrt(np.square(errors[0]).mean(0))
-    relative = errors / np.where(unit > 0, unit, 1.0)
+    unit = np.where(unit > 0, unit, 1.0)
+    relative = errors / unit
     weights = mixing_weights(relative)
     simple = int(np.square(relative[: len(bases)]).mean((1, 2, 3)).argmin())
     crossed = cross_fitted(relative, origins.fold[held], mixing_weights)
@@ -81,9 +82,7 @@ def fit_mixture(
     ridges = [named[member["transform"], member["group"]].final(member) for member in kept if member["group"]]
     width = len(columns(views[0].parts[0], "lags")) + 1
     empty = np.zeros((0, width, truth[0].size))
-    return FittedMixture(
-        kept, np.stack(ridges) if ridges else empty, mixed * np.where(unit > 0, unit, 1.0) * sizes, share
-    )
+    return FittedMixture(kept, np.stack(ridges) if ridges else empty, mixed * unit * sizes, share)
 
 
 class _Ridges:

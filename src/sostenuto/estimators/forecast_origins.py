@@ -18,7 +18,7 @@ _MOST_BLOCKS = 30
 
 @dataclass(frozen=True, eq=False)
 class Origins:
-    """The origins of all series, one below the other: a forecast from ``step`` t of ``series`` i has its truth after it.
+    """The origins of all series, one below the other: steps of a series that have ``horizon`` steps after them.
 
     ``fold`` is −1 for an origin that is only trained on; ``first_step`` (fold, series) is where each fold begins.
     """

@@ -37,11 +37,8 @@ class ForecastState(BaseEstimator):
         self.widths_ = [each.num_channels for each in (self.series_, self.past_, self.known_)]
         moments = [each.times for each in series if each.times is not None]
         self.times_kind_ = moments[0].dtype.kind if moments else ""
-        self.times_ = (
-            np.concatenate(moments).astype(np.float64 if self.times_kind_ == "f" else np.int64)
-            if moments
-            else np.zeros(0)
-        )
+        stamps = np.concatenate(moments) if moments else np.zeros(0)
+        self.times_ = stamps.astype(np.int64) if self.times_kind_ == "M" else stamps
 
     def _trained(self) -> list[ForecastSeries]:
         """Give the series of `fit`."""
@@ -71,22 +68,19 @@ class ForecastState(BaseEstimator):
         values = self.series_.values
         positive = bool((values > _POSITIVE * values.mean(0)).all()) and bool((values > 0).all())
         self.transforms_ = ["value", "log"] if positive else ["value"]
-        # Later values at or below 0 count as the least positive one seen.
-        self.floor_ = values.min(0) if positive else np.zeros(values.shape[1])
-        self.center_, self.scale_ = (np.stack(part) for part in zip(*map(self._own_scale, self.transforms_)))
+        # Logarithms of later values end at a tenth of the least one seen.
+        self.floor_ = values.min(0) / 10 if positive else np.zeros(values.shape[1])
+        self.center_, self.scale_ = (
+            np.stack(part) for part in zip(*map(self._own_scale, self.transforms_), strict=True)
+        )
         logs = np.log(values) if positive else values
         self.log_low_, self.log_high_ = logs.min(0), logs.max(0)
-        beside = [np.concatenate([each.past for each in series]), np.concatenate([each.known for each in series])]
-        self.past_center_, self.known_center_ = (
-            part.mean(0) if part.size else np.zeros(part.shape[1]) for part in beside
-        )
-        self.past_scale_, self.known_scale_ = (
-            _deviation(part) if part.size else np.ones(part.shape[1]) for part in beside
-        )
+        self.past_center_, self.past_scale_ = _center_and_scale(np.concatenate([each.past for each in series]))
+        self.known_center_, self.known_scale_ = _center_and_scale(np.concatenate([each.known for each in series]))
 
     def _own_scale(self, transform: str) -> tuple[np.ndarray, np.ndarray]:
         values = self._transformed(self.series_.values, transform)
-        return values.mean(0), _deviation(values)
+        return _center_and_scale(values)
 
     def _transformed(self, values: np.ndarray, transform: str) -> np.ndarray:
         return np.log(np.maximum(values, self.floor_)) if transform == "log" else values
@@ -94,8 +88,7 @@ class ForecastState(BaseEstimator):
     def _scales(self, values: np.ndarray, transform: str) -> tuple[np.ndarray, np.ndarray]:
         """Give center and scale: those of `fit` for one series, a series' own where `fit` had several."""
         if self.several_:
-            own = self._transformed(values, transform)
-            return own.mean(0), _deviation(own)
+            return _center_and_scale(self._transformed(values, transform))
         at = self.transforms_.index(transform)
         return self.center_[at], self.scale_[at]
 
@@ -160,9 +153,8 @@ class ForecastState(BaseEstimator):
         self.coefficients_, self.shrinkage_ = np.zeros((0, 1, 1)), 0.0
         errors, which, steps = [], [], []
         for index, each in enumerate(series):
-            origins = np.arange(
-                min(season, max(len(each.values) - self.horizon - 1, 0)), len(each.values) - self.horizon
-            )
+            end = len(each.values) - self.horizon
+            origins = np.arange(min(season, max(end - 1, 0)), end)
             if len(origins):
                 base = base_forecasts(each.values, self.horizon, season)[origins]
                 errors.append(base - future_values(each.values, self.horizon)[origins])
@@ -178,10 +170,13 @@ class ForecastState(BaseEstimator):
         self.scores_ = np.abs(errors) / unit[:, None]
 
     def _window(self) -> int:
-        """Steps that a recent change is averaged over."""
+        """Give the steps that a recent change is averaged over."""
         return max(20, 2 * self.horizon, 2 * max(self.seasons_, default=0))
 
 
-def _deviation(values: np.ndarray) -> np.ndarray:
+def _center_and_scale(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Give mean and standard deviation of each channel; 1 where it never changes."""
+    if values.size == 0:
+        return np.zeros(values.shape[1]), np.ones(values.shape[1])
     deviation = values.std(0)
-    return np.where(deviation > 0, deviation, 1.0)
+    return values.mean(0), np.where(deviation > 0, deviation, 1.0)

@@ -11,12 +11,7 @@ from sostenuto.checks import require
 def read_times(times: Any, length: int) -> Shaped[np.ndarray, " time"]:
     """Check moments: one for each step, rising; numbers, numpy dates, or texts such as 2024-01-31."""
     array = np.asarray(times)
-    if array.dtype.kind in "USO":
-        array = array.astype("datetime64[s]")
-    if array.dtype.kind == "M":
-        array = array.astype("datetime64[s]")
-    else:
-        array = array.astype(np.float64)
+    array = array.astype("datetime64[s]" if array.dtype.kind in "USOM" else np.float64)
     require(array.shape == (length,), f"expected {length} times, one for each step", f"got shape {array.shape}")
     require(bool((array[1:] > array[:-1]).all()), "expected rising times", "got others", "sort the steps by time")
     return array

@@ -69,7 +69,7 @@ class Forecaster(ForecastState):
         self.random_state = random_state
 
     def fit(self, y: Any, covariates: Any = None, times: Any = None, *, future_covariates: Any = None) -> "Forecaster":
-        """Learn from a series (time,) or (time, channel), or from a list of them; a 3-D array is (series, time, channel).
+        """Learn from a series (time,) or (time, channel), or several: a list, or an array (series, time, channel).
 
         Several series share one model; each is scaled by its own mean and deviation.
 
@@ -191,7 +191,7 @@ class Forecaster(ForecastState):
         return backtest(self, y, covariates, times, future_covariates=future_covariates, folds=folds)
 
     def plot(self, y: Any = None, *, channel: int = 0, history: int | None = None, **given: Any) -> Any:
-        """Draw the end of a series, the forecast and its interval; return the matplotlib Figure (``savefig`` writes it).
+        """Draw the end of a series, the forecast and its interval; return a matplotlib Figure, for ``savefig``.
 
         ``history`` is how many past steps are shown, ``given`` goes to `predict`.
         """
