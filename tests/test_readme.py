@@ -6,7 +6,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = (pytest.param("README.md", marks=pytest.mark.slow), "docs/quickstart.md", "docs/data.md", "docs/layers.md")
+PAGES = (
+    pytest.param("README.md", marks=pytest.mark.slow),
+    "docs/quickstart.md",
+    "docs/data.md",
+    "docs/layers.md",
+    "docs/forecasting.md",
+)
 
 
 def python_blocks(page: str) -> list[str]:

@@ -125,9 +125,8 @@ def load(name: str, data_dir: str | None = None) -> Series:
     source, horizon, season = ARCHIVED[name]
     data = datasets.load(source, data_dir=data_dir)
     if source == "google-stock":
-        # Windows of 10 to 20 days, one target a day: the targets are the series.
-        parts = [part.targets for part in (data.train, data.test) if part is not None]
-        return np.concatenate([np.asarray(part, float).reshape(len(part), -1)[:, 0] for part in parts]), horizon, season
+        closing = list(data.extras["columns"]).index("Close")
+        return np.asarray(data.extras["series"], float)[:, closing], horizon, season
     return np.asarray(data.train.sequences[0], float)[:, 0], horizon, season
 
 

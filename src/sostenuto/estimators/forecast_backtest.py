@@ -43,7 +43,7 @@ def backtest(
         times: moments, as in `fit`.
         future_covariates: covariates known ahead, for every step.
         folds: how often to fit.
-        season: steps of the seasonal-naive forecast.
+        season: steps of the seasonal-naive forecast; 0 leaves it out.
 
     Returns:
         Errors of each method by horizon, and how many values the intervals held.
@@ -84,8 +84,9 @@ class _Fold:
 
     def __init__(self, forecaster: Any, given: dict[str, Any], begin: int, season: int | None) -> None:
         self.begin, self.horizon = begin, forecaster.horizon
-        self.fitted = clone(forecaster).set_params(layout="btc").fit(**_until(given, begin, self.horizon))
-        self.season = season or max(self.fitted.seasons_, default=0)
+        fresh: Any = clone(forecaster)
+        self.fitted = fresh.set_params(layout="btc").fit(**_until(given, begin, self.horizon))
+        self.season = max(self.fitted.seasons_, default=0) if season is None else season
         past = _filled(given["y"][:begin])
         self.ridge = LagRidge(max(self.fitted.lags_), self.horizon).fit(past)
         step = max(self.season, 1)

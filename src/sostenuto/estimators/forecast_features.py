@@ -96,7 +96,7 @@ def draw_features(
     order = (blocks < -(-2 * len(blocks) // 3)).long()
     bank = replace(bank, kind=blocks % 2, order=order)
     empty = np.zeros(0)
-    bare = ForecastFeatures(horizon, lags, seasons, targets, bank, empty[:, None], empty, empty, empty)
+    bare = ForecastFeatures(horizon, lags, seasons, targets, bank, np.zeros((0, 0)), empty, empty, empty)
     inputs = np.concatenate([_mixed(bare.linear(*each))[max(lags) :] for each in series])
     mix = np.zeros((inputs.shape[1], n_units))
     for unit in range(n_units):

@@ -32,7 +32,7 @@ class View:
     """
 
     name: str
-    values: list[Float[np.ndarray, "time channel"]]
+    values: list[np.ndarray]
     parts: list[dict[str, np.ndarray]]
     scales: list[tuple[np.ndarray, np.ndarray]]
     back: Any

@@ -8,10 +8,10 @@ from jaxtyping import Bool, Float, Int
 from scipy.optimize import nnls
 
 PENALTIES = np.logspace(-3, 6, 19)
-_TRAINED_FIRST = 0.4
+_TRAINED_FIRST = 0.6
 """The share of the origins before the first fold."""
 _LEAST_ROWS = 8
-_SPREAD = 0.03
+_SPREAD = 0.1
 """Weights are drawn a little toward each other, by this share of the mean squared error: equals share their weight."""
 _MOST_BLOCKS = 30
 
@@ -31,7 +31,7 @@ class Origins:
 
     @classmethod
     def cut(cls, lengths: list[int], first: int, horizon: int, folds: int) -> "Origins":
-        """Cut the later 60 % of each series' origins into folds; a series too short for that is only trained on."""
+        """Cut the later 40 % of each series' origins into folds; a series too short for that is only trained on."""
         series, steps, fold, begins = [], [], [], []
         for index, length in enumerate(lengths):
             own = np.arange(min(first, max(length - horizon, 0)), length - horizon)

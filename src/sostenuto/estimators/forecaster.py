@@ -88,9 +88,8 @@ class Forecaster(ForecastState):
         check_fraction("coverage", self.coverage)
         series, self.several_ = read_series(y, covariates, times, future_covariates, self.layout)
         longest = max(len(each.values) for each in series)
-        require(
-            longest > self.horizon + 1, f"expected more than horizon + 1 = {self.horizon + 1} steps", f"got {longest}"
-        )
+        least = self.horizon + 2
+        require(longest >= least, f"expected at least {least} steps, horizon + 2", f"got {longest}", "forecast fewer")
         self.seed_ = draw_seed(self.random_state)
         self._keep_series(series)
         self.seasons_ = self._choose_seasons(series)

@@ -36,7 +36,7 @@ def forecast_figure(
         axes.plot(past, values, color=seen, linewidth=1.2, label="series")
         axes.fill_between(ahead, low, high, color=coming, alpha=0.2, linewidth=0, label=f"{coverage:.0%} interval")
         axes.plot(ahead, forecast, color=coming, linewidth=1.8, label="forecast")
-        axes.legend(loc="upper left")
+        legend = axes.legend(loc="upper left")
         if np.asarray(past).dtype.kind == "M":
             axes.tick_params(axis="x", labelrotation=30)
         else:
@@ -47,7 +47,7 @@ def forecast_figure(
             axes.xaxis.label.set_color(light)
             for spine in axes.spines.values():
                 spine.set_edgecolor(COLORS["line"].light)
-            for text in axes.get_legend().get_texts():
+            for text in legend.get_texts():
                 text.set_color(COLORS["ink"].light)
 
     return plotted(draw, width=WIDTH, height=HEIGHT)
