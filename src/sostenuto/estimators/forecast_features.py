@@ -16,7 +16,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "random": ("level", "lag", "season", "slope state", "state", "known", "random"),
 }
 """Sets of features that a ridge regression reads, by name; `differences` do not change when a level is added."""
-QUALITY = (0.5, 16.0)
+QUALITY = (0.3, 6.0)
 _SEASONS_AVERAGED = 4
 _MIXED = 4
 """Features that a random unit mixes."""

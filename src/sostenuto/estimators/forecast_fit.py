@@ -20,6 +20,8 @@ from sostenuto.estimators.forecast_origins import (
 )
 
 _LEAST_WEIGHT = 1e-3
+_CAUTION = 4.0
+"""Where no season beats the previous value, the series may be a random walk, and gains are trusted less."""
 MEAN = -1
 """The base that is the mean of the series; others are 0, the previous value, and seasons."""
 
@@ -73,7 +75,8 @@ def fit_mixture(
     weights = mixing_weights(relative)
     simple = int(np.square(relative[: len(bases)]).mean((1, 2, 3)).argmin())
     crossed = cross_fitted(relative, origins.fold[held], mixing_weights)
-    share = shrinkage((np.square(relative[simple]) - np.square(crossed)).mean((1, 2)), horizon)
+    gains = (np.square(relative[simple]) - np.square(crossed)).mean((1, 2))
+    share = shrinkage(gains, horizon, _CAUTION if bases[simple] == 0 else 1.0)
     weights = share * np.where(weights > _LEAST_WEIGHT, weights, 0.0)
     weights[simple] += 1 - weights.sum()
     mixed = share * crossed + (1 - share) * relative[simple]

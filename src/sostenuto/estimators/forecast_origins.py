@@ -104,8 +104,8 @@ def mixing_weights(errors: Float[np.ndarray, "member ..."]) -> Float[np.ndarray,
     return weights / weights.sum()
 
 
-def shrinkage(gains: Float[np.ndarray, " origin"], horizon: int) -> float:
-    """Give how far to go from a simple forecast to a better one: 1 − (s/g)², at least 0.
+def shrinkage(gains: Float[np.ndarray, " origin"], horizon: int, caution: float = 1.0) -> float:
+    """Give how far to go from a simple forecast to a better one: 1 − ``caution`` (s/g)², at least 0.
 
     g is the mean gain in squared error over the origins, s its standard error over blocks of ``horizon`` origins,
     whose truths overlap: a gain that chance can explain is not followed.
@@ -118,7 +118,7 @@ def shrinkage(gains: Float[np.ndarray, " origin"], horizon: int) -> float:
     if gain <= 0 or blocks < 2:
         return 0.0
     error = float(means.std(ddof=1)) / np.sqrt(blocks)
-    return max(0.0, 1 - (error / gain) ** 2)
+    return max(0.0, 1 - caution * (error / gain) ** 2)
 
 
 def cross_fitted(
