@@ -16,12 +16,12 @@ from sostenuto.estimators.forecast_origins import (
     held_out_ridge,
     mixing_weights,
     ridge,
-    shrinkage,
+    trust,
 )
 
 _LEAST_WEIGHT = 1e-3
-_CAUTION = 4.0
-"""Where no season beats the previous value, the series may be a random walk, and gains are trusted less."""
+_CAUTION = 2.0
+"""Where no season beats the previous value, the series may be a random walk: gains must be as many standard errors."""
 MEAN = -1
 """The base that is the mean of the series; others are 0, the previous value, and seasons."""
 
@@ -50,7 +50,7 @@ class FittedMixture:
     members: list[dict[str, Any]]
     coefficients: Float[np.ndarray, "ridge feature output"]
     errors: Float[np.ndarray, "origin ahead channel"]
-    shrinkage: float
+    trust: float
 
 
 def fit_mixture(
@@ -75,8 +75,8 @@ def fit_mixture(
     weights = mixing_weights(relative)
     simple = int(np.square(relative[: len(bases)]).mean((1, 2, 3)).argmin())
     crossed = cross_fitted(relative, origins.fold[held], mixing_weights)
-    gains = (np.square(relative[simple]) - np.square(crossed)).mean((1, 2))
-    share = shrinkage(gains, horizon, _CAUTION if bases[simple] == 0 else 1.0)
+    own, other = (np.square(errors).mean((1, 2)) for errors in (relative[simple], crossed))
+    share = trust(own, other, horizon, _CAUTION if bases[simple] == 0 else 1.0)
     weights = share * np.where(weights > _LEAST_WEIGHT, weights, 0.0)
     weights[simple] += 1 - weights.sum()
     mixed = share * crossed + (1 - share) * relative[simple]

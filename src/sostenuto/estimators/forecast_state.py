@@ -144,13 +144,13 @@ class ForecastState(BaseEstimator):
         )
 
     def _keep_mixture(self, fitted: FittedMixture) -> None:
-        self.members_, self.coefficients_, self.shrinkage_ = fitted.members, fitted.coefficients, fitted.shrinkage
+        self.members_, self.coefficients_, self.trust_ = fitted.members, fitted.coefficients, fitted.trust
 
     def _fit_base(self, series: list[ForecastSeries]) -> None:
         """Forecast by the base alone: the series are too short to judge anything else."""
         season = max(self.seasons_, default=0)
         self.members_ = [{"group": "", "base": season, "weight": 1.0}]
-        self.coefficients_, self.shrinkage_ = np.zeros((0, 1, 1)), 0.0
+        self.coefficients_, self.trust_ = np.zeros((0, 1, 1)), 0.0
         errors, which, steps = [], [], []
         for index, each in enumerate(series):
             end = len(each.values) - self.horizon

@@ -44,7 +44,7 @@ class Forecaster(ForecastState):
         random_state: seed of the oscillators.
 
     Fitted attributes: ``seasons_``, ``lags_``, ``members_`` (what is mixed: transform, features, base, penalty,
-    weight), ``shrinkage_`` (0: the base alone, 1: the mixture alone).
+    weight), ``trust_`` (0: the base alone, 1: the mixture alone).
 
     >>> steps = np.arange(200)
     >>> series = np.sin(2 * np.pi * steps / 20) + 0.02 * steps
