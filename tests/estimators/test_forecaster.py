@@ -181,6 +181,8 @@ def test_irregular_times_drive_the_oscillators():
     even = small(season=None).fit(series[:250])
     assert not np.allclose(fitted.predict(), even.predict())
     np.testing.assert_allclose(fitted.future_times()[0], times[249] + np.median(np.diff(times[:250])))
+    with pytest.raises(InputError, match="expected times, as in fit, where they were irregular, got none"):
+        fitted.predict(series)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """`Forecaster` at its default settings beside the previous value, the seasonal-naive forecast and a ridge on lags.
 
 Every series is backtested: three fits, each on the past of its fold, forecasts from up to 20 origins inside it. The
-simple forecasts are told the true season; the forecaster looks for it itself. Settings were chosen on `CHOSEN_ON`;
+seasonal-naive forecast is told the true season; the forecaster looks for it itself. Settings were chosen on `CHOSEN_ON`;
 the others had no part in it.
 """
 

@@ -37,6 +37,7 @@ class ForecastState(BaseEstimator):
         self.widths_ = [each.num_channels for each in (self.series_, self.past_, self.known_)]
         moments = [each.times for each in series if each.times is not None]
         self.times_kind_ = moments[0].dtype.kind if moments else ""
+        self.irregular_ = any(each.spans is not None for each in series)
         stamps = np.concatenate(moments) if moments else np.zeros(0)
         self.times_ = stamps.astype(np.int64) if self.times_kind_ == "M" else stamps
 

@@ -229,6 +229,8 @@ class Forecaster(ForecastState):
         check_is_fitted(self)
         if y is not None:
             series, several = read_series(y, covariates, times, future_covariates, self.layout)
+            dated = times is not None or not self.irregular_
+            require(dated, "expected times, as in fit, where they were irregular", "got none", "pass times=")
         else:
             series, several = self._trained(), self.several_
             if future_covariates is not None:
