@@ -1,8 +1,8 @@
 """`Forecaster` at its default settings beside the previous value, the seasonal-naive forecast and a ridge on lags.
 
 Every series is backtested: three fits, each on the past of its fold, forecasts from up to 20 origins inside it. The
-seasonal-naive forecast is told the true season; the forecaster looks for it itself. Settings were chosen on `CHOSEN_ON`;
-the others had no part in it.
+seasonal-naive forecast is told the true season; the forecaster looks for it itself. Settings were chosen on
+`CHOSEN_ON`; the others had no part in it.
 """
 
 import time
