@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from sostenuto import audits, datasets, kernels, nn, theory
     from sostenuto.audits.audit import audit
     from sostenuto.estimators.classifier import RecurrentClassifier
+    from sostenuto.estimators.forecaster import Forecaster
     from sostenuto.estimators.nystroem_rntk import NystroemRNTK
     from sostenuto.estimators.oscillator_classifier import OscillatorClassifier
     from sostenuto.estimators.oscillator_features import OscillatorFeatures
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from sostenuto.estimators.rntk_regressor import RNTKRegressor
 
 __all__ = [
+    "Forecaster",
     "NystroemRNTK",
     "OscillatorClassifier",
     "OscillatorFeatures",
@@ -39,6 +41,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Forecaster": "sostenuto.estimators.forecaster",
     "NystroemRNTK": "sostenuto.estimators.nystroem_rntk",
     "OscillatorClassifier": "sostenuto.estimators.oscillator_classifier",
     "OscillatorFeatures": "sostenuto.estimators.oscillator_features",

@@ -214,6 +214,41 @@ class FitResult(Record):
 
 
 @dataclass(frozen=True)
+class ForecastErrors(Record):
+    """Errors of one way to forecast: over all horizons, and by horizon, nearest first.
+
+    ``mase`` is the mean absolute error over that of the seasonal-naive forecast (the previous value where there is no
+    season) one step ahead on the training part; channels are averaged.
+    """
+
+    name: str
+    rmse: float
+    mae: float
+    mase: float
+    rmse_by_horizon: Numbers
+    mae_by_horizon: Numbers
+    mase_by_horizon: Numbers
+
+
+@dataclass(frozen=True)
+class BacktestResult(Record):
+    """Forecasts from the past of a series beside what came: the forecaster first in ``methods``, then simple ones.
+
+    ``covered`` is the share of values inside the intervals, by horizon; ``coverage`` is what they aim at.
+    """
+
+    horizon: int
+    season: int
+    folds: int
+    origins: int
+    coverage: float
+    covered: float
+    covered_by_horizon: Numbers
+    methods: tuple[ForecastErrors, ...]
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class ExperimentNumber(Record):
     """One number of an experiment beside the paper's, or a law and whether it held.
 

@@ -1,0 +1,271 @@
+"""`Forecaster`: no look ahead, no worse than the simple forecasts, intervals that hold, files, covariates, times."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+import sostenuto as so
+from sostenuto.checks import InputError
+from sostenuto.estimators.forecast_backtest import LagRidge
+
+HORIZON = 8
+
+
+def seasonal(steps=240, seed=0):
+    generator = np.random.default_rng(seed)
+    time = np.arange(steps)
+    return 2 * np.sin(2 * np.pi * time / 12) + 0.05 * time + 0.3 * generator.normal(size=steps)
+
+
+def small(**options):
+    return so.Forecaster(**{"horizon": HORIZON, "n_units": 32, "folds": 3, "random_state": 0, **options})
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return small().fit(seasonal()[:200])
+
+
+def rmse(errors):
+    return float(np.sqrt(np.mean(np.square(errors))))
+
+
+def test_a_seasonal_series_with_a_trend_beats_the_simple_forecasts(fitted):
+    series = seasonal()
+    origins = range(200, 240 - HORIZON)
+    ridge = LagRidge(12, HORIZON).fit(series[:200, None])
+    errors = {"own": [], "previous": [], "season": [], "lags": []}
+    for origin in origins:
+        truth = series[origin : origin + HORIZON]
+        errors["own"].append(fitted.predict(series[:origin])[:, 0] - truth)
+        errors["previous"].append(series[origin - 1] - truth)
+        errors["season"].append(series[origin - 12 : origin - 12 + HORIZON] - truth)
+        errors["lags"].append(ridge.predict(series[:origin, None])[:, 0] - truth)
+    found = {name: rmse(each) for name, each in errors.items()}
+    assert fitted.seasons_ == (12,)
+    assert found["own"] < 0.5 * found["season"]
+    assert found["own"] < 0.2 * found["previous"]
+    assert found["own"] < 1.05 * found["lags"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_random_walk_is_forecast_by_its_previous_value(seed):
+    walk = 100 + np.cumsum(np.random.default_rng(seed).normal(size=500))
+    made = small().fit(walk[:400]).predict(walk)
+    step = np.abs(np.diff(walk)).mean()
+    assert np.abs(made - walk[-1]).max() < 0.35 * step * np.sqrt(HORIZON)
+
+
+def test_the_future_changes_no_past_forecast(fitted):
+    series = seasonal()
+    changed = series.copy()
+    changed[220:] = 1e3
+    np.testing.assert_array_equal(fitted.predict(series[:220]), fitted.predict(changed[:220]))
+    one, other = small().fit(series[:220]), small().fit(changed[:220])
+    np.testing.assert_array_equal(one.predict(), other.predict())
+
+
+def test_a_fit_on_the_past_of_a_fold_sees_nothing_of_it():
+    """Errors of a backtest up to an origin are those of a series that ends there."""
+    series = seasonal(120)
+    changed = series.copy()
+    changed[-1] += 100
+    first, second = (small().backtest(each, folds=1).methods[0].rmse_by_horizon for each in (series, changed))
+    # Only the last origin's last step meets the changed value.
+    np.testing.assert_array_equal(first[:-1], second[:-1])
+    assert first[-1] != second[-1]
+
+
+def test_continues_the_training_series_by_default(fitted):
+    np.testing.assert_allclose(fitted.predict(), fitted.predict(seasonal()[:200]), rtol=1e-12)
+
+
+def test_a_window_of_the_past_is_enough(fitted):
+    """No clock is needed: the end of a series gives nearly the forecast of all of it."""
+    whole, window = fitted.predict(seasonal()[:205]), fitted.predict(seasonal()[85:205])
+    assert rmse(whole - window) < 0.1
+
+
+def test_an_added_level_moves_the_forecast_with_it():
+    series = seasonal()[:200]
+    low, high = (small().fit(series + level) for level in (-1000.0, -2000.0))
+    np.testing.assert_allclose(low.predict() + 1000, high.predict() + 2000, atol=1e-2)
+
+
+def test_intervals_hold_about_what_they_promise():
+    held = []
+    for seed in range(6):
+        series = seasonal(400, seed)
+        fitted = small(coverage=0.8).fit(series[:300])
+        for origin in range(300, 400 - HORIZON, 4):
+            low, high = fitted.predict_interval(series[:origin])
+            truth = series[origin : origin + HORIZON, None]
+            held.append((low <= truth) & (truth <= high))
+    assert 0.7 < np.mean(held) < 0.92
+
+
+def test_a_wider_coverage_has_wider_intervals(fitted):
+    narrow, wide = (fitted.predict_interval(coverage=share) for share in (0.5, 0.95))
+    assert (wide[1] - wide[0] > narrow[1] - narrow[0]).all()
+
+
+def test_backtest_reports_errors_by_horizon_beside_simple_forecasts():
+    found = small().backtest(seasonal(), folds=2)
+    names = [each.name for each in found.methods]
+    assert names == ["forecaster", "previous value", "seasonal naive", "ridge on lags"]
+    own = found.methods[0]
+    assert len(own.rmse_by_horizon) == len(own.mase_by_horizon) == len(found.covered_by_horizon) == HORIZON
+    assert own.rmse < min(found.methods[1].rmse, found.methods[2].rmse)
+    assert type(found).from_dict(found.to_dict()) == found
+    assert 0.5 < found.covered <= 1
+
+
+def test_several_channels_are_forecast_together():
+    first = seasonal()
+    both = np.stack([first, np.roll(first, 3) * 100], 1)
+    made = small().fit(both[:200]).predict()
+    assert made.shape == (HORIZON, 2)
+    assert rmse(made[:, 0] - first[200 : 200 + HORIZON]) < 0.8
+    turned = small(layout="bct").fit(both[:200].T).predict()
+    np.testing.assert_array_equal(made, turned)
+
+
+def test_several_series_of_any_lengths_share_one_model():
+    lists = [seasonal(150, 1), 1000 * seasonal(170, 2), seasonal(30, 3)]
+    fitted = small().fit(lists)
+    made = fitted.predict()
+    assert made.shape == (3, HORIZON, 1)
+    alone = fitted.predict(1000 * seasonal(190, 2)[:170])
+    np.testing.assert_allclose(alone, made[1], rtol=1e-9)
+    assert fitted.predict_interval().shape == (3, 2, HORIZON, 1)
+
+
+def test_missing_values_are_bridged():
+    series = seasonal()[:200]
+    holed = series.copy()
+    holed[np.random.default_rng(0).permutation(200)[:20]] = np.nan
+    assert rmse(small().fit(holed).predict() - small().fit(series).predict()) < 0.5
+
+
+def test_a_past_covariate_that_leads_helps():
+    generator = np.random.default_rng(0)
+    lead = np.convolve(generator.normal(size=420), np.ones(4) / 2, "valid")[:400]
+    series = np.concatenate([np.zeros(HORIZON), lead[:-HORIZON]]) + 0.1 * generator.normal(size=400)
+    without = small(season=None).fit(series[:300])
+    knowing = small(season=None).fit(series[:300], lead[:300])
+    truth = [series[origin : origin + HORIZON] for origin in range(300, 390, 3)]
+    blind = [without.predict(series[:o])[:, 0] - t for o, t in zip(range(300, 390, 3), truth, strict=True)]
+    seeing = [knowing.predict(series[:o], lead[:o])[:, 0] - t for o, t in zip(range(300, 390, 3), truth, strict=True)]
+    assert rmse(seeing) < 0.5 * rmse(blind)
+    with pytest.raises(InputError, match="expected 1 covariates, as in fit, got 0"):
+        knowing.predict(series[:320])
+
+
+def test_a_covariate_known_ahead_helps():
+    generator = np.random.default_rng(1)
+    holiday = (generator.uniform(size=400) < 0.15).astype(float)
+    series = 10 + 5 * holiday + 0.2 * generator.normal(size=400)
+    fitted = small(season=None).fit(series[:300], future_covariates=holiday[:300])
+    made = fitted.predict(future_covariates=holiday[300 : 300 + HORIZON])
+    np.testing.assert_array_equal(made, fitted.predict(series[:300], future_covariates=holiday[: 300 + HORIZON]))
+    assert rmse(made[:, 0] - series[300 : 300 + HORIZON]) < 1.0
+    with pytest.raises(InputError, match="expected future_covariates for 308 steps, got 300"):
+        fitted.predict()
+
+
+def test_irregular_times_drive_the_oscillators():
+    generator = np.random.default_rng(0)
+    times = np.cumsum(generator.exponential(size=300))
+    series = np.sin(times / 5)
+    fitted = small(season=None).fit(series[:250], times=times[:250])
+    even = small(season=None).fit(series[:250])
+    assert not np.allclose(fitted.predict(), even.predict())
+    np.testing.assert_allclose(fitted.future_times()[0], times[249] + np.median(np.diff(times[:250])))
+    with pytest.raises(InputError, match="expected times, as in fit, where they were irregular, got none"):
+        fitted.predict(series)
+
+
+@pytest.mark.parametrize(
+    ("start", "unit", "count", "expected"),
+    [
+        ("2020-01", "M", 60, ["2025-01-01", "2025-02-01"]),
+        ("2024-01-01", "D", 60, ["2024-03-01", "2024-03-02"]),
+        ("2024-01-01T00", "h", 48, ["2024-01-03", "2024-01-03"]),
+    ],
+)
+def test_dates_go_on(start, unit, count, expected):
+    times = np.datetime64(start, unit) + np.arange(count)
+    fitted = small(horizon=2).fit(np.arange(float(count)), times=times)
+    assert fitted.future_times().astype("datetime64[D]").astype(str).tolist() == expected
+
+
+def test_days_of_trade_skip_weekends():
+    days = np.datetime64("2024-01-01") + np.arange(40)
+    days = days[np.is_busday(days)]
+    walk = np.cumsum(np.random.default_rng(0).normal(size=len(days)))
+    fitted = small(horizon=3).fit(walk, times=days.astype(str))
+    assert np.is_busday(fitted.future_times().astype("datetime64[D]")).all()
+
+
+def test_saves_and_loads(fitted, tmp_path):
+    fitted.save(tmp_path / "forecaster.safetensors")
+    loaded = so.Forecaster.load(tmp_path / "forecaster.safetensors")
+    np.testing.assert_array_equal(loaded.predict(), fitted.predict())
+    np.testing.assert_array_equal(loaded.predict_interval(seasonal()), fitted.predict_interval(seasonal()))
+    assert loaded.seasons_ == fitted.seasons_
+
+
+def test_saves_dates(tmp_path):
+    times = np.datetime64("2020-01", "M") + np.arange(60)
+    fitted = small(horizon=2).fit(seasonal(60), times=times)
+    fitted.save(tmp_path / "a.safetensors")
+    np.testing.assert_array_equal(so.Forecaster.load(tmp_path / "a.safetensors").future_times(), fitted.future_times())
+
+
+@pytest.mark.parametrize("steps", [10, 14, 25, 40])
+def test_a_short_series_has_a_forecast_and_intervals(steps):
+    fitted = small().fit(seasonal(steps))
+    assert np.isfinite(fitted.predict()).all()
+    assert np.isfinite(fitted.predict_interval()).all()
+
+
+def test_a_constant_series_stays():
+    fitted = small().fit(np.full(100, 3.0))
+    np.testing.assert_allclose(fitted.predict(), 3.0, atol=1e-6)
+
+
+def test_plots_history_forecast_and_interval(fitted, tmp_path):
+    figure = fitted.plot()
+    legend = figure.axes[0].get_legend().get_texts()
+    assert [text.get_text() for text in legend] == ["series", "90% interval", "forecast"]
+    figure.savefig(tmp_path / "forecast.png")
+    dated = small(horizon=2).fit(seasonal(60), times=np.datetime64("2020-01", "M") + np.arange(60))
+    dated.plot().savefig(tmp_path / "dated.svg")
+
+
+def test_is_a_scikit_learn_estimator():
+    assert clone(small(season=7)).get_params()["season"] == 7
+
+
+@pytest.mark.parametrize(
+    ("options", "series", "message"),
+    [
+        ({"horizon": 0}, seasonal(), "expected horizon to be a whole number of at least 1, got 0"),
+        ({"season": "weekly"}, seasonal(), "expected season to be 'auto', None or steps, got 'weekly'"),
+        ({"season": 500}, seasonal(), "expected a season shorter than the series of 240 steps, got 500"),
+        ({}, seasonal(8), "expected at least 10 steps, horizon \\+ 2, got 8"),
+        ({}, np.full(50, np.nan), "expected a value in every channel"),
+        ({}, np.full(50, np.inf), "expected finite y or NaN, got infinity"),
+        ({}, ["a", "b"], "expected y to be numbers"),
+    ],
+)
+def test_refuses_with_what_was_expected(options, series, message):
+    with pytest.raises(InputError, match=message):
+        small(**options).fit(series)
+
+
+def test_refuses_other_channels_and_too_short_a_past(fitted):
+    with pytest.raises(InputError, match="expected 1 channels, as in fit, got 2"):
+        fitted.predict(np.zeros((50, 2)))
+    with pytest.raises(InputError, match="steps to forecast from, got 3"):
+        fitted.predict(np.zeros(3))
