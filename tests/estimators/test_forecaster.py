@@ -7,6 +7,7 @@ from sklearn.base import clone
 import sostenuto as so
 from sostenuto.checks import InputError
 from sostenuto.estimators.forecast_backtest import LagRidge
+from sostenuto.estimators.forecast_season import find_seasons
 
 HORIZON = 8
 
@@ -269,3 +270,11 @@ def test_refuses_other_channels_and_too_short_a_past(fitted):
         fitted.predict(np.zeros((50, 2)))
     with pytest.raises(InputError, match="steps to forecast from, got 3"):
         fitted.predict(np.zeros(3))
+
+
+@pytest.mark.parametrize("season", [5, 7, 12])
+def test_a_short_season_is_found_and_not_a_multiple_of_it(season):
+    steps = np.arange(400)
+    noise = np.random.default_rng(season).normal(size=400)
+    series = 10 + 0.02 * steps + 3 * np.sin(2 * np.pi * steps / season) + 0.4 * noise
+    assert find_seasons(series[:, None]) == (season,)

@@ -78,7 +78,7 @@ def audit_run(folder: Path, data: str, data_dir: str | None, options: dict[str, 
 
     folder, config = open_folder(folder)
     require(
-        config.model.layer not in ESTIMATORS,
+        config.model.layer not in (*ESTIMATORS, "forecaster"),
         "expected a run of a recurrent network",
         f"got one of {config.model.layer}, which has no trained state to audit",
         "fit one with --model unicornn, for one",

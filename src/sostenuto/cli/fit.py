@@ -3,11 +3,12 @@
 import json
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from sostenuto.cli.errors import DIVERGED, ended, guarded
+from sostenuto.cli.forecast import FORECASTER, fit_forecaster, free_folder, is_plain_forecast
 from sostenuto.cli.options import (
     ESTIMATORS,
     CategoricalOption,
@@ -34,6 +35,7 @@ from sostenuto.cli.tables import table
 
 if TYPE_CHECKING:
     from sostenuto.data.dataset import Dataset
+    from sostenuto.estimators.choice import Choice
     from sostenuto.report.section import Section
     from sostenuto.results import FitResult
     from sostenuto.training.config import RunConfig
@@ -47,8 +49,9 @@ def fit(
         str,
         typer.Option(
             help="auto chooses among oscillators, rntk and unicornn; or one by name: oscillators (random, fitted in "
-            "seconds), rntk (a kernel machine), or a layer to train: unicornn, lipschitz, antisymmetric, residual, "
-            "stable, cornn, exprnn, indrnn, sru, residual-gru, residual-lstm, lstm, gru, rnn. Left out: auto, or "
+            "seconds), rntk (a kernel machine), forecaster (for --task forecast, and its default), or a layer to "
+            "train: unicornn, lipschitz, antisymmetric, residual, stable, cornn, exprnn, indrnn, sru, residual-gru, "
+            "residual-lstm, lstm, gru, rnn. Left out: auto, or "
             "unicornn where an option of a trained network such as --epochs is given."
         ),
     ] = "",
@@ -97,10 +100,7 @@ def fit(
     With no DATA the embedded sequential digits are used: real data, no download.
     """
     from sostenuto.checks import check_choice, require, shown
-    from sostenuto.data.files.atomic import write_atomically
     from sostenuto.estimators.choice import choose_model
-    from sostenuto.report.contents.choice import choice_section
-    from sostenuto.report.page import save
     from sostenuto.training.config import RunConfig
     from sostenuto.training.data import open_dataset
     from sostenuto.training.probes import PROBES
@@ -112,6 +112,7 @@ def fit(
         check_choice("probe", name, PROBES)
     if audit:
         check_choice("audit", audit, ("quick", "full"))
+    limit = seconds(budget)
     extra = named_values(setting)
     require(
         all(name.split(".")[0] in ("data", "training") for name in extra),
@@ -160,52 +161,73 @@ def fit(
         cure = "start a new run with them"
         require(not given, "expected --resume alone", f"got settings too ({shown(given)})", cure)
         _, settings = open_folder(resume)
+        if settings.model.layer == FORECASTER:
+            fit_forecaster(said, out, resume=resume, as_json=as_json)
+            return
         dataset = open_dataset(settings.data, data_dir=data_dir, seed=settings.training.seed)
     else:
         start = RunConfig.load(config) if config is not None else None
         written = tomllib.loads(config.read_text(encoding="utf-8")) if config is not None else {}
+        if config is None and is_plain_forecast(said, looks_inside=bool(probe or audit)):
+            fit_forecaster(said, out, overwrite=overwrite, as_json=as_json)
+            return
         if not model and config is None:
             said["model"]["layer"] = "unicornn" if probe or audit or _of_a_network(said) else "auto"
         settings, dataset = _new_settings(start, written, said, data_dir)
         if settings.model.layer == "auto":
-            choice = choose_model(
-                dataset, settings.data, seed=settings.training.seed, budget=seconds(budget), device=device
-            )
+            choice = choose_model(dataset, settings.data, seed=settings.training.seed, budget=limit, device=device)
             settings = choice.config
 
     def make_folder() -> Path:
-        return create_folder(out or _free_folder(dataset.name, settings.model.layer), overwrite=overwrite)
+        return create_folder(out or free_folder(dataset.name, settings.model.layer), overwrite=overwrite)
 
     shows = not quiet and not as_json
+    made = make_folder if resume is None else lambda: resume
     if settings.model.layer in ESTIMATORS:
         given = [name for name, value in (("probe", probe), ("audit", audit)) if value]
         require(not given, f"expected options that {settings.model.layer} has", f"got {shown(given)}")
-        folder = resume if resume is not None else make_folder()
-        result, sections = _fit_estimator(dataset, settings, folder, resume=resume is not None, progress=shows)
+        fitted = _fit_estimator(dataset, settings, made(), resume=resume is not None, progress=shows)
     else:
-        folder = resume if resume is not None else main_decides(make_folder, device)
         probes = {name: PROBES[name] for name in probe or []}
+        folder = made() if resume is not None else main_decides(made, device)
         result = run(dataset, settings, folder, resume=resume is not None, device=device, probes=probes, progress=shows)
         if result is None:
             return
         sections = _audited(folder, data_dir, audit, progress=shows) if audit else []
+        fitted = _Fitted(result, folder, sections)
+    _show(fitted, choice, limit, as_json=as_json)
+
+
+def _of_a_network(said: dict[str, dict[str, Any]]) -> bool:
+    """Say whether something was said that only a trained network has."""
+    return bool(said["options"] or said["model"] or set(said["training"]) - {"seed"})
+
+
+class _Fitted(NamedTuple):
+    """What a fit gave: its result, its folder, and what its page shows beside it."""
+
+    result: "FitResult"
+    folder: Path
+    sections: "list[Section]"
+
+
+def _show(fitted: _Fitted, choice: "Choice | None", limit: float, *, as_json: bool) -> None:
+    """Write the page and say what was found; a training that diverged ends with an exit code of its own."""
+    from sostenuto.data.files.atomic import write_atomically
+    from sostenuto.report.contents.choice import choice_section
+    from sostenuto.report.page import save
+
+    result, folder, sections = fitted
     if choice is not None:
         is_accuracy = result.classification is not None
-        sections = [
-            choice_section(choice.candidates, choice.name, is_accuracy=is_accuracy, budget=seconds(budget)),
-            *sections,
-        ]
+        chosen = choice_section(choice.candidates, choice.name, is_accuracy=is_accuracy, budget=limit)
+        sections = [chosen, *sections]
         listed = [candidate.to_dict() for candidate in choice.candidates]
         write_atomically(folder / "choice.json", json.dumps(listed, indent=1))
     report = save(result, folder / "report.html", sections=sections)
     print(json.dumps(_summary(result, report), allow_nan=False) if as_json else _table(result, report))
     if result.diverged:
         raise ended(f"training diverged, and the weights from before it were kept: {result.diverged}", DIVERGED)
-
-
-def _of_a_network(said: dict[str, dict[str, Any]]) -> bool:
-    """Say whether something was said that only a trained network has."""
-    return bool(said["options"] or said["model"] or set(said["training"]) - {"seed"})
 
 
 def _audited(folder: Path, data_dir: str | None, budget: str, *, progress: bool) -> "list[Section]":
@@ -259,9 +281,7 @@ def _new_settings(
     return recipes.run_config(data, dataset.train, training_count(dataset, data), chosen), dataset
 
 
-def _fit_estimator(
-    dataset: "Dataset", settings: "RunConfig", folder: Path, *, resume: bool, progress: bool
-) -> "tuple[FitResult, list[Section]]":
+def _fit_estimator(dataset: "Dataset", settings: "RunConfig", folder: Path, *, resume: bool, progress: bool) -> _Fitted:
     """Fit a model that is not trained; the folder and the page are of the same kind."""
     from sostenuto.estimators.estimator_run import run_estimator
     from sostenuto.report.contents.kernel import kernel_section
@@ -270,18 +290,8 @@ def _fit_estimator(
 
     result, summary = run_estimator(dataset, settings, folder, resume=resume, progress=progress)
     if isinstance(summary, KernelSummary):
-        return result, [kernel_section(summary, result.data.classes)]
-    return result, [oscillator_section(summary)]
-
-
-def _free_folder(data: str, model: str) -> Path:
-    """Name a folder that does not exist yet: runs/DATA-MODEL, then runs/DATA-MODEL-2 and so on."""
-    stem = "".join(c if c.isalnum() or c in "-_." else "-" for c in f"{data}-{model}")
-    folder, number = Path("runs") / stem, 1
-    while folder.exists():
-        number += 1
-        folder = Path("runs") / f"{stem}-{number}"
-    return folder
+        return _Fitted(result, folder, [kernel_section(summary, result.data.classes)])
+    return _Fitted(result, folder, [oscillator_section(summary)])
 
 
 def _summary(result: "FitResult", report: Path) -> dict[str, Any]:

@@ -53,6 +53,13 @@ def predict(
     folder, config = open_folder(run)
     ignored = (*config.data.ignore, *(ignore or ()))
     settings = replace(config.data, ignore=ignored, layout=layout or config.data.layout)
+    if config.model.layer == "forecaster":
+        from sostenuto.estimators.forecast_run import forecast_csv, forecast_json, predict_forecaster
+
+        forecast = predict_forecaster(folder, replace(config, data=settings), data)
+        text = forecast_json(forecast) + "\n" if as_json else forecast_csv(forecast)
+        print(text, end="") if out is None else write_atomically(out, text)
+        return
     sequences, transform = open_for_prediction(settings, data, data_dir=data_dir, seed=config.training.seed)
     if config.model.layer in ESTIMATORS:
         from sostenuto.estimators.estimator_run import predict_estimator

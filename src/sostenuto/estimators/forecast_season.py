@@ -14,7 +14,8 @@ _INNER = 0.3
 def find_seasons(values: Float[np.ndarray, "time channel"], longest: int = 400) -> tuple[int, ...]:
     """Give the season of the channels' mean, in steps, and a shorter one inside it (a day in a week); often none.
 
-    Candidates are peaks of the autocorrelation of the series without its line, and of its differences. Each is judged
+    Candidates are peaks of the autocorrelation of the series without its line, and of its differences, and whole
+    parts of them. Each is judged
     by the share of variance around a moving average over one period that the mean profile explains, every value left
     out of its own mean; at least three periods must be there.
 
@@ -29,7 +30,10 @@ def find_seasons(values: Float[np.ndarray, "time channel"], longest: int = 400) 
         return ()
     line = np.polynomial.Polynomial.fit(steps, series, 1)(steps)
     peaks = [*_peaks(series - line, most), *_peaks(np.diff(series), most)]
-    candidates = {period for peak in peaks for period in (peak - 1, peak, peak + 1) if 2 <= period <= most}
+    # Many multiples of a short season have peaks as high as its own, so that it may not be among the highest.
+    around = {period for peak in peaks for period in (peak - 1, peak, peak + 1)}
+    parts = {peak // part for peak in peaks for part in range(2, peak // 2 + 1) if peak % part == 0}
+    candidates = {period for period in around | parts if 2 <= period <= most}
     shares = {period: explained_share(series, period) for period in sorted(candidates)}
     best = max(shares.values(), default=0.0)
     if best < LEAST_SHARE:
