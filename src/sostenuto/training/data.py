@@ -138,6 +138,8 @@ def _check_classes(whole: SequenceSet, train: SequenceSet, method: str) -> None:
         f"got none of {shown(lost)}",
         "pass split='stratified', or bring a test file of its own",
     )
+
+
 def hold_out(train: SequenceSet, config: DataConfig, *, seed: int = 0) -> tuple[SequenceSet, SequenceSet | None]:
     """Draw a validation part from the training part: None where none is wanted, or two sequences are all there are."""
     if config.validation == 0 or len(train) <= 2:
