@@ -3,7 +3,6 @@
 from datetime import date, datetime
 
 import numpy as np
-import pyarrow
 import pytest
 
 from sostenuto import datasets
@@ -31,6 +30,11 @@ class Frame:
         return Column(self.held[name])
 
 
+def arrow(columns):
+    """Make a table of pyarrow's."""
+    return pytest.importorskip("pyarrow").table(columns)
+
+
 COLUMNS = {
     "id": [2, 1, 2, 1, 2],
     "when": [datetime(2024, 1, day) for day in (2, 1, 1, 3, 5)],
@@ -42,7 +46,7 @@ COLUMNS = {
 }
 
 
-@pytest.mark.parametrize("make", [dict, Frame, pyarrow.table], ids=["dict", "pandas", "pyarrow"])
+@pytest.mark.parametrize("make", [dict, Frame, arrow], ids=["dict", "pandas", "pyarrow"])
 def test_a_long_frame(make):
     frame = make(COLUMNS)
     data = datasets.from_frame(frame, series="id", time="when", target="kind", ignore=["note"], categorical=["color"])

@@ -125,8 +125,6 @@ class RecurrenceLaws:
     timespans: tuple[bool, ...] = (False,)
     single: dict[str, float] = {}
     """The tolerance in float32 of a backend whose arithmetic is not plain float32's."""
-    low: dict[str, float] = {}
-    """The tolerance of gradients for inputs in bfloat16 of a backend that keeps more than inputs in it."""
 
     def inputs(self, T, B, H):
         """Return float64 tensors by name, `timespans` (T, B) above 0 among them where the op takes them."""
@@ -333,8 +331,7 @@ class RecurrenceLaws:
         for one, other in zip(results, expected, strict=True):
             close(one, other, FLOAT32)
         expected_gradients[self.projected] = expected_gradients[self.projected].bfloat16()
-        limit = FLOAT32 if backend == "reference" else self.low.get(backend, 1e-2)
-        compare(((), gradients), ((), expected_gradients), limit)
+        compare(((), gradients), ((), expected_gradients), FLOAT32 if backend == "reference" else 1e-2)
 
 
 class ScanLaws(RecurrenceLaws):

@@ -25,9 +25,7 @@ class DenseLaws(RecurrenceLaws):
     over_time = ("inputs",)
     projected = "inputs"
     backends = BACKENDS[1:]
-    # Products on the tensor cores keep 21 bits, and a coefficient's gradient is one sum over everything, which cancels.
-    single = {"gpu": 1e-4}
-    low = {"gpu": 3e-2}  # σ at every step is kept in the input's 8 bits
+    single = {"gpu": 2e-5}  # products on the tensor cores keep 21 bits; 8e-6 was seen on an H200
     components = 1
     full_linear = False
     full_gain = False
@@ -93,6 +91,7 @@ class TestSecondOrder(DenseLaws):
 
 class TestOrthogonal(DenseLaws):
     activation = "modrelu"
+    single = {"gpu": 1e-4}  # p's gradient is one sum, here of terms 100 times its size; 6.3e-5 was seen on an H200
 
 
 @pytest.mark.parametrize("backend", BACKENDS[:3])

@@ -1,37 +1,32 @@
-"""The Triton kernel of the bank: on a GPU where there is one, else under Triton's interpreter in another process."""
-
-import os
-import subprocess
-import sys
+"""The Triton kernel of the bank, called as it is: on a GPU, or under Triton's interpreter."""
 
 import pytest
 import torch
 
-SCRIPT = """
-import warnings
-warnings.simplefilter("ignore")
-import torch
-from sostenuto.ops.oscillator_bank.gpu import pool
-from tests.ops.test_oscillator_bank import BORDERS, between, problem
 from sostenuto.ops.oscillator_bank import bank_shares
+from tests.laws.op_laws import GPU
+from tests.ops.test_oscillator_bank import BORDERS, between, problem
 
-device = "cuda" if torch.cuda.is_available() else "cpu"
-for channels, units, spans in ((1, 150, None), (5, 40, None), (2, 33, "integers"), (1, 20, "reals")):
+pytest.importorskip("triton", reason="Triton has no wheel for this system")
+from sostenuto.ops.oscillator_bank import gpu
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.mark.parametrize(
+    ("channels", "units", "spans"), [(1, 150, None), (5, 40, None), (2, 33, "integers"), (1, 20, "reals")]
+)
+def test_shares_are_those_of_the_reference(channels, units, spans):
     values, bank, drawn = problem(channels, units, spans)
     bank = between(bank, values, drawn)
     expected = bank_shares(values, BORDERS, bank, spans=drawn, backend="reference")
-    got = pool(values.float().to(device), BORDERS, drawn, bank).cpu().double()
-    torch.testing.assert_close(got, expected, rtol=0, atol=5e-6)
-print("agreed")
-"""
+    got = gpu.pool(values.float().to(GPU), BORDERS, drawn, bank)
+    assert got.device.type == GPU
+    torch.testing.assert_close(got.cpu().double(), expected, rtol=0, atol=5e-6)
 
 
-def test_the_kernel_agrees_with_the_reference():
-    pytest.importorskip("triton", reason="Triton has no wheel for this system")
-    interpreted = {} if torch.cuda.is_available() else {"TRITON_INTERPRET": "1"}
-    environment = {**os.environ, **interpreted, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, env=environment, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.strip() == "agreed"
+def test_the_op_takes_values_from_where_they_are():
+    values, bank, _ = problem(2, 33)
+    bank = between(bank, values, None)
+    expected = bank_shares(values, BORDERS, bank, backend="reference")
+    torch.testing.assert_close(bank_shares(values.to(GPU), BORDERS, bank).cpu().double(), expected, rtol=0, atol=5e-6)

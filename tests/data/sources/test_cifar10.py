@@ -100,6 +100,7 @@ def test_downloads_verifies_and_converts(site, data_folder, monkeypatch):
         (binary(drop="data_batch_3.bin"), r"expected six files of images, missed data_batch_3\.bin"),
         (binary(cut=1), "expected records of 3073 bytes"),
     ],
+    ids=["no archive", "cut off", "a file short", "a byte short"],  # an archive's bytes hold the second it was made in
 )
 def test_a_damaged_archive_is_one_sentence(content, message, data_folder):
     (data_folder / "cifar10").mkdir()

@@ -18,10 +18,13 @@ def pool(
 ) -> Float[Tensor, "N K U"]:
     """Give the shares of time above thresholds, for all sequences in one launch."""
     device, blocks, count = values.device, len(bank.kind), len(borders) - 1
-    steps = torch.ones(len(values), device=device) if spans is None else spans.to(device).float()
-    starts = torch.repeat_interleave(borders[:-1], borders[1:] - borders[:-1]).to(device)
-    drive = torch.stack([values.float(), *slopes(values.float(), steps, starts)])
-    distinct, index = torch.unique(steps, return_inverse=True)
+    edges = borders.to(device)
+    starts = torch.repeat_interleave(edges[:-1], edges.diff(), output_size=len(values))
+    if spans is None:
+        distinct, index = torch.ones(1, device=device), torch.zeros(1, dtype=torch.int64, device=device)
+    else:
+        distinct, index = torch.unique(spans.to(device).float(), return_inverse=True)
+    drive = torch.stack([values.float(), *slopes(values.float(), distinct[index].expand(len(values)), starts)])
     table, constants, mix = (
         torch.from_numpy(in_blocks(part)).to(device)
         for part in (
@@ -35,7 +38,7 @@ def pool(
     sizes: Any = {"K": THRESHOLDS, "L": LANES, "P": PARTS, "WIDTH": channels.shape[1], "num_warps": 1}
     with on_device(values):
         _pool[(count * blocks,)](
-            drive, borders.to(device), index.int(), distinct, table, constants, mix, channels, kind, order, out,
+            drive, edges, index.int(), distinct, table, constants, mix, channels, kind, order, out,
             len(values), values.shape[1], blocks, REGULAR=len(distinct) == 1, **sizes,
         )  # fmt: skip
     return out[:, :, : bank.n_units]
