@@ -13,6 +13,7 @@ WHOLE = {
     "batch_size": 1000,
     "learning_rate": 0.05,
     "scaling": "none",
+    "validation_fraction": 0.0,
     "random_state": 0,
     "device": "cpu",
     "training_options": {"input_noise": 0.0, "label_smoothing": 0.0},

@@ -60,7 +60,9 @@ def fit(
     out: Annotated[Path | None, typer.Option(help="Folder of the run; runs/DATA-MODEL if left out.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with this run where it was stopped.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run in --out.")] = False,
-    config: Annotated[Path | None, typer.Option(help="A config.toml to start from; options here go before it.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="A config.toml to start from; command-line options override it.")
+    ] = None,
     hidden_size: Annotated[int | None, typer.Option(help="Units of a layer.")] = None,
     num_layers: Annotated[int | None, typer.Option(help="Layers stacked.")] = None,
     readout: Annotated[str, typer.Option(help="last, mean or max of the states.")] = "",

@@ -18,8 +18,8 @@ SWEEPS = 10
 """Sweeps of Jacobi's rotations over all pairs; they converge quadratically, within 6 to 8."""
 
 
-def solve(matrix: Float[Tensor, "*n h h"], right: Float[Tensor, "*n h k"]) -> Float[Tensor, "*n h k"]:
-    """Solve A X = B.
+def solve(matrix: Float[Tensor, "*#n h h"], right: Float[Tensor, "*#n h k"]) -> Float[Tensor, "... h k"]:
+    """Solve A X = B, with one A for every B or one for each.
 
     >>> solve(2 * torch.eye(2, dtype=torch.bfloat16), torch.ones(2, 1, dtype=torch.bfloat16)).flatten().tolist()
     [0.5, 0.5]

@@ -100,7 +100,7 @@ def _labels(data: SequenceSet, fraction: float) -> Int[np.ndarray, " n"] | None:
     return _quantile_bins(targets[:, 0], fraction) if targets.shape[1] == 1 else None
 
 
-def _rarest(rows: list[Int[np.ndarray, " time"]]) -> Int[np.ndarray, " n"]:
+def _rarest(rows: list[Int[np.ndarray, " _"]]) -> Int[np.ndarray, " n"]:
     """Give every sequence the class of its steps that fewest sequences have."""
     holders = np.bincount(np.concatenate([np.unique(row) for row in rows]))
     return np.array([min(np.unique(row), key=lambda each: holders[each]) for row in rows])

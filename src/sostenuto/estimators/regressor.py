@@ -16,6 +16,7 @@ class RecurrentRegressor(RegressorMixin, RecurrentEstimator):
     Sequences and parameters are those of `RecurrentClassifier`, without ``class_weight``. The loss is the squared error
     of targets scaled to unit variance; predictions are in the targets' own unit.
 
+    >>> import numpy as np
     >>> slopes = np.linspace(-1, 1, 40)
     >>> X = slopes[:, None] * np.linspace(0, 1, 8)
     >>> regressor = RecurrentRegressor("gru", hidden_size=8, epochs=20, learning_rate=0.02, random_state=0)
