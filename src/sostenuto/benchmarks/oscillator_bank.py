@@ -44,7 +44,10 @@ def run(progress: bool = True, count: int = COUNT, steps: int = STEPS, units: in
     record = {"sequences": count, "steps": steps, "channels": 1, "units": units, "dtype": "float32", "rounds": ROUNDS}
     record |= {f"{name}, s": value for name, value in medians.items()}
     record |= {f"{name}, unit-steps / s": count * steps * units / value for name, value in medians.items()}
-    return record | (_comparison(*features, *medians.values()) if len(features) > 1 else {})
+    if len(features) == 1:
+        return record
+    slow, fast = medians.values()
+    return record | _comparison(features[0], features[1], slow, fast)
 
 
 def problem(count: int, steps: int, units: int) -> tuple[OscillatorBank, Tensor, Tensor]:
