@@ -53,7 +53,7 @@ UNDECIDED = "Undecided"
 
 @dataclass(frozen=True)
 class Check:
-    """One question of an audit: how it is asked, judged and shown. Each method file that belongs to a report ends in one.
+    """One question of an audit: how it is asked, judged and shown. A method file that belongs to a report ends in one.
 
     Args:
         name: its key in a report, in options and in files.
