@@ -112,7 +112,7 @@ def fading_memory_gain(response: Float[Tensor, "lag channel"], weight: Float[Ten
 
 
 def contraction_fading_gain(factor: float, gain: float, *, decay: float) -> Bound:
-    """Bound ‖h_t − h′_t‖ / sup_s w_s‖x_{t−s} − x′_{t−s}‖ with w_s = ``decay``^s: gain/(1 − factor/decay).
+    """Bound ‖h_t − h′_t‖ / sup_s w_s‖x_{t−s} − x′_{t−s}‖ with w_s = decay^s: gain/(1 − factor/decay).
 
     For any recurrence with ‖h⁺ − h′⁺‖ ≤ factor·‖h − h′‖ + gain·‖x − x′‖ and equal states long ago, such as a layer with
     a discrete certificate. So a contraction has fading memory for every decay in (factor, 1]: wang2024, eq. (25), with
