@@ -10,7 +10,7 @@ from jaxtyping import Float64
 
 from sostenuto.data.dataset import SequenceSet
 from sostenuto.data.tasks.sinusoid import sinusoid
-from sostenuto.estimators.kernel_base import grid_points
+from sostenuto.estimators.rntk.base import grid_points
 from sostenuto.experiments.settings import Settings
 from sostenuto.experiments.tasks.paper_grids import KERNELS, grid_of, kernel_of
 from sostenuto.experiments.tasks.ridge_choice import choose_ridge, ridge_weights
