@@ -90,3 +90,23 @@ def test_constant_features_do_no_harm_and_one_row_is_refused():
     np.testing.assert_allclose(ridge.predict(moved.float()), ridge.predict(wider.float()))
     with pytest.raises(InputError, match="expected at least 2 rows to fit a ridge, got 1"):
         LeaveOneOutRidge.fit(features[:1], targets[:1])
+
+
+def test_scores_are_judged_by_the_margin_of_rows_left_out():
+    generator = torch.Generator().manual_seed(5)
+    classes = torch.arange(24) % 12
+    features = torch.randn(12, 300, generator=generator)[classes] + torch.randn(24, 300, generator=generator)
+    targets = 2.0 * torch.nn.functional.one_hot(classes, 12).double() - 1
+    ridge = LeaveOneOutRidge.fit(features, targets, classes=classes)
+    rows, even = ((features - ridge.center) / ridge.scale).double(), torch.ones(24, dtype=torch.float64)
+
+    def margin(penalty):
+        scores = left_out(rows, targets, even, penalty)
+        own = scores[torch.arange(24), classes]
+        others = scores.masked_fill(targets > 0, -torch.inf).amax(1)
+        return float((own - others).mean() / scores.std(correction=0))
+
+    assert margin(ridge.penalty) >= 0.999 * max(margin(float(penalty)) for penalty in 300 * PENALTIES)
+    assert ridge.penalty != LeaveOneOutRidge.fit(features, targets).penalty
+
+

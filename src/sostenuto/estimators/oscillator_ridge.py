@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float64
+from jaxtyping import Float32, Float64
+from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from sostenuto.checks import InputError, require
@@ -76,7 +77,7 @@ class OscillatorRidge(OscillatorEstimator):
         """Give the ridge's answers for sequences."""
         self._solve()
         bank = self.bank_
-        return np.concatenate([part.features(bank) @ self.coef_ + self.intercept_ for part in rows.parts(bank)])
+        return np.concatenate([_angles(part.features(bank)) @ self.coef_ + self.intercept_ for part in rows.parts(bank)])
 
     def _begin(self, rows: Rows, targets: np.ndarray, weight: np.ndarray, judged: np.ndarray) -> HeldOut:
         """Choose the penalty on some of the rows, and start sums over rows from zero, around their middle."""
@@ -90,9 +91,11 @@ class OscillatorRidge(OscillatorEstimator):
     def _leave_one_out(
         self, rows: Rows, targets: np.ndarray, weight: np.ndarray, judged: np.ndarray
     ) -> tuple[LeaveOneOutRidge, HeldOut]:
-        features = torch.from_numpy(rows.features(self.bank_))
-        tensors = torch.from_numpy(weight), torch.from_numpy(judged)
-        ridge = LeaveOneOutRidge.fit(features, torch.from_numpy(targets), sample_weight=tensors[0], judged=tensors[1])
+        features = torch.from_numpy(_angles(rows.features(self.bank_)))
+        given = {"sample_weight": torch.from_numpy(weight), "judged": torch.from_numpy(judged)}
+        if is_classifier(self):
+            given["classes"] = torch.from_numpy(targets.argmax(1))
+        ridge = LeaveOneOutRidge.fit(features, torch.from_numpy(targets), **given)
         self.penalty_, self._is_stale = ridge.penalty, False
         by_threshold = ridge.weights.double().unflatten(0, (THRESHOLDS, -1))
         self.importance_ = by_threshold.square().sum(0).sqrt().numpy()
@@ -141,7 +144,12 @@ class AnswerStream(FeatureStream):
 
     def answers(self) -> Float64[np.ndarray, " output"]:
         """Give the ridge's answers after what has been read so far."""
-        return self.features() @ self._estimator.coef_ + self._estimator.intercept_
+        return _angles(self.features()) @ self._estimator.coef_ + self._estimator.intercept_
+
+
+def _angles(shares: Float32[np.ndarray, "..."]) -> Float32[np.ndarray, "..."]:
+    """Turn shares into the angles whose squared sine they are, in place: a count's noise is then the same everywhere."""
+    return np.arcsin(np.sqrt(shares, out=shares).clip(max=1, out=shares), out=shares)
 
 
 _Part = tuple[Rows, np.ndarray, np.ndarray, OscillatorBank, torch.Tensor]
@@ -158,7 +166,7 @@ def _numbered(parts: Iterator[Rows]) -> Iterator[tuple[Rows, int, int]]:
 def _sum_up(part: _Part) -> RidgeStatistics:
     """Sum up one part; runs on a worker too."""
     rows, targets, weight, bank, origin = part
-    features = torch.from_numpy(rows.features(bank))
+    features = torch.from_numpy(_angles(rows.features(bank)))
     return RidgeStatistics.of(features, torch.from_numpy(targets), origin, torch.from_numpy(weight))
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from sostenuto.checks import require
@@ -36,13 +36,16 @@ class LeaveOneOutRidge:
         *,
         sample_weight: Float[Tensor, " n"] | None = None,
         judged: Bool[Tensor, " n"] | None = None,
+        classes: Int[Tensor, " n"] | None = None,
     ) -> "LeaveOneOutRidge":
         """Minimize ``Σᵢ wᵢ‖yᵢ − xᵢB − b‖² + λ‖B‖²`` over standardized features, b free, weights of mean 1.
 
         With the rows scaled by √w, centered, and K = XXᵀ = VSVᵀ, the residual of row i when it is left out is
         cᵢ / dᵢ, c = (K + λ)⁻¹y and d the diagonal of the inverse of the system that has the intercept in it, so that
-        one eigendecomposition serves every λ. The least sum of squares over the ``judged`` rows chooses; where none is
-        judged, λ is `FEW` per feature.
+        one eigendecomposition serves every λ. The least sum of squares over the ``judged`` rows chooses, or, where the
+        outputs are scores and ``classes`` says which of them is to be the highest, the greatest mean margin in
+        deviations of the scores: a class of few rows is smaller still without one of them, which squares would answer
+        with a strong penalty. Where no row is judged, λ is `FEW` per feature.
 
         >>> x = torch.linspace(-1, 1, 50)[:, None]
         >>> fitted = LeaveOneOutRidge.fit(x, 3 * x + 2)
@@ -68,7 +71,13 @@ class LeaveOneOutRidge:
         values, vectors = torch.linalg.eigh(gram)
         solver = _Solver(values.clamp(min=0), vectors, response, root)
         wanted = torch.ones(count, dtype=torch.bool) if judged is None else judged
-        penalty = solver.choose(width * PENALTIES, wanted & present) if bool(wanted.any()) else width * FEW
+        wanted = wanted & present
+        if not bool(wanted.any()):
+            penalty = torch.tensor(width * FEW)
+        elif classes is None:
+            penalty = solver.least_squares(width * PENALTIES, wanted)
+        else:
+            penalty = solver.greatest_margin(width * PENALTIES, wanted, targets.double(), classes)
         dual, residual = solver.solve(penalty)
         weights = rows.T @ (dual * root[:, None]).to(rows.dtype)
         # A row of weight 0 is left out already.
@@ -107,9 +116,18 @@ class _Solver:
         residual = dual / diagonal.clamp(min=1e-12 / float(penalty))[:, None] / self.root.clamp(min=tiny)[:, None]
         return dual, residual
 
-    def choose(self, penalties: Tensor, judged: Tensor) -> float:
+    def least_squares(self, penalties: Tensor, judged: Tensor) -> Tensor:
         """Give the penalty of the least squared error of judged rows left out, weighted."""
-        errors = [
-            float(((self.solve(penalty)[1] * self.root[:, None])[judged]).square().sum()) for penalty in penalties
-        ]
-        return float(penalties[min(range(len(errors)), key=errors.__getitem__)])
+        errors = [((self.solve(penalty)[1] * self.root[:, None])[judged]).square().sum() for penalty in penalties]
+        return penalties[torch.stack(errors).argmin()]
+
+    def greatest_margin(self, penalties: Tensor, judged: Tensor, targets: Tensor, classes: Tensor) -> Tensor:
+        """Give the penalty under which the score of the true class leads most in judged rows left out, weighted."""
+        weight = self.root[judged].square()
+        true = torch.nn.functional.one_hot(classes[judged], targets.shape[1]).bool()
+        margins = []
+        for penalty in penalties:
+            scores = (targets - self.solve(penalty)[1])[judged]
+            lead = scores[true] - scores.masked_fill(true, -torch.inf).amax(1)
+            margins.append((weight @ lead) / weight.sum() / scores.std(correction=0))
+        return penalties[torch.stack(margins).argmax()]
