@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from sostenuto.checks import InputError
-from sostenuto.models.loo_ridge import FEW, PENALTIES, LeaveOneOutRidge
+from sostenuto.models.ridge import FEW, PENALTIES, LeaveOneOutRidge
 
 
 def problem(count, width, outputs=2, seed=0):
@@ -92,21 +92,14 @@ def test_constant_features_do_no_harm_and_one_row_is_refused():
         LeaveOneOutRidge.fit(features[:1], targets[:1])
 
 
-def test_scores_are_judged_by_the_margin_of_rows_left_out():
-    generator = torch.Generator().manual_seed(5)
-    classes = torch.arange(24) % 12
-    features = torch.randn(12, 300, generator=generator)[classes] + torch.randn(24, 300, generator=generator)
-    targets = 2.0 * torch.nn.functional.one_hot(classes, 12).double() - 1
-    ridge = LeaveOneOutRidge.fit(features, targets, classes=classes)
-    rows, even = ((features - ridge.center) / ridge.scale).double(), torch.ones(24, dtype=torch.float64)
-
-    def margin(penalty):
-        scores = left_out(rows, targets, even, penalty)
-        own = scores[torch.arange(24), classes]
-        others = scores.masked_fill(targets > 0, -torch.inf).amax(1)
-        return float((own - others).mean() / scores.std(correction=0))
-
-    assert margin(ridge.penalty) >= 0.999 * max(margin(float(penalty)) for penalty in 300 * PENALTIES)
-    assert ridge.penalty != LeaveOneOutRidge.fit(features, targets).penalty
-
-
+def test_slack_takes_the_least_penalty_that_is_nearly_as_good():
+    features, targets, weight = problem(60, 10, seed=3)
+    exact, slack = (LeaveOneOutRidge.fit(features, targets, sample_weight=weight, slack=s) for s in (0.0, 0.1))
+    rows, weight = (features - exact.center) / exact.scale, weight / weight.mean()
+    errors = {
+        penalty: float((weight[:, None] * (left_out(rows, targets, weight, penalty) - targets).square()).sum())
+        for penalty in (10 * PENALTIES).tolist()
+    }
+    good = [penalty for penalty, error in errors.items() if error <= 1.1 * min(errors.values())]
+    assert slack.penalty == pytest.approx(min(good))
+    assert slack.penalty < exact.penalty
