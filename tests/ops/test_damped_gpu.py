@@ -5,11 +5,11 @@
 import pytest
 import torch
 
-from sostenuto.ops.oscillator_bank.scan.reference import damped_scan_reference
+from sostenuto.ops.damped.reference import damped_scan_reference
 from tests.laws.op_laws import GPU
 
 pytest.importorskip("triton", reason="Triton has no wheel for this system")
-from sostenuto.ops.oscillator_bank.scan import gpu
+from sostenuto.ops.damped import gpu
 
 pytestmark = pytest.mark.gpu
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from sostenuto.checks import InputError
-from sostenuto.ops.oscillator_bank.scan import BACKENDS, damped_scan, held_coefficients
+from sostenuto.ops.damped import BACKENDS, damped_scan, held_coefficients
 from tests.laws.op_laws import LOOP, RecurrenceLaws, close, compare, differentiate
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from sostenuto.checks import check_positive, require
 from sostenuto.nn.certificates import Certificate, over_spans, refused
 from sostenuto.nn.fused import FusedLayer, check_backend
-from sostenuto.ops.oscillator_bank.scan import damped_scan, held_coefficients
+from sostenuto.ops.damped import damped_scan, held_coefficients
 
 
 class DampedOscillators(FusedLayer):
@@ -109,7 +109,9 @@ class DampedOscillators(FusedLayer):
         """Give each unit's ω, in radians per unit of time."""
         return torch.exp(self.weight("weight_hh", layer, reverse)[self.hidden_size :])
 
-    def trajectory(self, *_: Any) -> Tensor:
+    def trajectory(
+        self, layer: int, reverse: bool, entering: Float[Tensor, "T B _"], start: Float[Tensor, "B S"]
+    ) -> Float[Tensor, "T B S"]:
         """Refuse: outputs are read inside the scan, see `run`."""
         raise NotImplementedError("DampedOscillators runs its scan in `run`")
 
@@ -167,12 +169,13 @@ class DampedOscillators(FusedLayer):
 
 def check_time_scales(time_scales: Any) -> tuple[float, float]:
     """Refuse what is not a shortest and a longest time scale in steps."""
-    pair = tuple(time_scales) if isinstance(time_scales, tuple | list) else ()
+    pair: list[Any] = list(time_scales) if isinstance(time_scales, tuple | list) else []
     require(len(pair) == 2, "expected time_scales (shortest, longest) in steps", f"got {time_scales!r}")
-    for scale in pair:
-        check_positive("time_scales", scale)
-    require(pair[0] <= pair[1], "expected time_scales from the shortest to the longest", f"got {time_scales!r}")
-    return float(pair[0]), float(pair[1])
+    shortest, longest = pair
+    check_positive("time_scales", shortest)
+    check_positive("time_scales", longest)
+    require(shortest <= longest, "expected time_scales from the shortest to the longest", f"got {time_scales!r}")
+    return float(shortest), float(longest)
 
 
 def _drive_scale(decay: Float[Tensor, " H"]) -> Float[Tensor, " H"]:

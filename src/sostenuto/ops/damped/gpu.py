@@ -35,7 +35,7 @@ def forward(
     with on_device(x):
         _forward[grid(B * H)](
             x, start.contiguous(), a, b, c, _ends(lengths, x, T), outputs, last, states, T, H,
-            N=B * H, VARYING=varying, KEEP=keep, U=STEPS, BLOCK=32, num_warps=1,
+            **_options(B * H, varying), KEEP=keep, U=STEPS,
         )  # fmt: skip
     return outputs, last, states
 
@@ -61,12 +61,16 @@ def backward(
         _backward[grid(B * H)](
             x, start.contiguous(), a, b, c, _ends(lengths, x, T), states.contiguous(), d_outputs.contiguous(),
             d_last.contiguous(), d_x, d_start, sums, each, T, H, B * H if d_outputs.shape[0] > 1 else 0,
-            N=B * H, VARYING=varying, BLOCK=32, num_warps=1,
+            **_options(B * H, varying),
         )  # fmt: skip
     totals = sums.sum(1)
     if varying:
         return d_x, d_start, _summed_like(each[:2], power), _summed_like(each[2:], gain), totals[4:]
     return d_x, d_start, totals[:2].reshape(power.shape), totals[2:4].reshape(gain.shape), totals[4:]
+
+
+def _options(columns: int, varying: bool) -> dict[str, Any]:
+    return {"N": columns, "VARYING": varying, "BLOCK": 32, "num_warps": 1}
 
 
 def _varies(power: Tensor, gain: Tensor) -> bool:

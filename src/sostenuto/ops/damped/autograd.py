@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from sostenuto.ops.backend import native_backend
+from sostenuto.ops.damped.reference import damped_scan_reference
 from sostenuto.ops.dispatch import folded, one_by_one, run_adjoint, runs_eagerly
-from sostenuto.ops.oscillator_bank.scan.reference import damped_scan_reference
 
 
 @torch.library.custom_op("sostenuto::damped_scan", mutates_args=())
@@ -43,7 +43,7 @@ def damped_scan_backward_op(
 
 def _kernels(state: Tensor) -> Any:
     """Import the kernels of the device only when they are used."""
-    return importlib.import_module(f"sostenuto.ops.oscillator_bank.scan.{native_backend(state)}")
+    return importlib.import_module(f"sostenuto.ops.damped.{native_backend(state)}")
 
 
 @damped_scan_op.register_fake
@@ -82,7 +82,8 @@ class _Scan(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
         """Run the adjoint kernel, or the reference where the gradient is differentiated again."""
-        return _differentiated(ctx, *gradients, lambda *read: run_adjoint(_kernels(read[1]).backward, *read))
+        d_outputs, d_last = gradients
+        return _differentiated(ctx, d_outputs, d_last, lambda *read: run_adjoint(_kernels(read[1]).backward, *read))
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
@@ -99,15 +100,13 @@ def _differentiated(
 ) -> tuple[Tensor | None, ...]:
     *tensors, lengths, states = ctx.saved_tensors
     inputs, start = tensors[:2]
-    if d_outputs is None:
-        d_outputs = start.new_zeros(()).expand(inputs.shape)
-    if d_last is None:
-        d_last = start.new_zeros(()).expand(start.shape)
+    arriving = start.new_zeros(()).expand(inputs.shape) if d_outputs is None else d_outputs
+    ending = start.new_zeros(()).expand(start.shape) if d_last is None else d_last
     if torch.is_grad_enabled():
-        return *_recorded(tensors, lengths, (d_outputs, d_last)), None
-    if d_outputs.stride(0) == 0:
-        d_outputs = d_outputs[:1]  # the same at every step, as where outputs are summed or only the last one is used
-    d_inputs, *others = adjoint(*tensors, lengths, states, d_outputs.contiguous(), d_last.contiguous())
+        return *_recorded(tensors, lengths, (arriving, ending)), None
+    if arriving.stride(0) == 0:
+        arriving = arriving[:1]  # the same at every step, as where outputs are summed or only the last one is used
+    d_inputs, *others = adjoint(*tensors, lengths, states, arriving.contiguous(), ending.contiguous())
     return d_inputs.to(inputs.dtype), *others, None
 
 
