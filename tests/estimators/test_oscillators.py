@@ -165,20 +165,20 @@ def test_a_search_over_it_works_and_bad_parameters_are_named():
 @pytest.fixture
 def few_rows(monkeypatch):
     """Let sums take over at sizes that a test can afford."""
-    monkeypatch.setattr("sostenuto.estimators.oscillator_ridge.MOST_ROWS", 50)
-    monkeypatch.setattr("sostenuto.estimators.oscillator_ridge.SAMPLE_ROWS", 60)
-    monkeypatch.setattr("sostenuto.estimators.oscillator_features._CELLS", 16 * 30 * 25)
+    monkeypatch.setattr("sostenuto.estimators.oscillators.ridge.MOST_ROWS", 50)
+    monkeypatch.setattr("sostenuto.estimators.oscillators.ridge.SAMPLE_ROWS", 60)
+    monkeypatch.setattr("sostenuto.estimators.oscillators.features._CELLS", 16 * 30 * 25)
 
 
 def test_many_sequences_are_summed_up_in_parts(few_rows, monkeypatch):
     X, y = waves(60)
     summed = so.OscillatorClassifier(30, random_state=0).fit(X, y)
-    monkeypatch.setattr("sostenuto.estimators.oscillator_ridge.MOST_ROWS", 100)
+    monkeypatch.setattr("sostenuto.estimators.oscillators.ridge.MOST_ROWS", 100)
     compared = so.OscillatorClassifier(30, random_state=0).fit(X, y)
     assert summed.penalty_ == compared.penalty_
     np.testing.assert_allclose(summed.decision_function(X), compared.decision_function(X), atol=1e-3)
     numbers = so.OscillatorRegressor(30, random_state=0).fit(X, y)
-    monkeypatch.setattr("sostenuto.estimators.oscillator_ridge.MOST_ROWS", 50)
+    monkeypatch.setattr("sostenuto.estimators.oscillators.ridge.MOST_ROWS", 50)
     sums = so.OscillatorRegressor(30, random_state=0).fit(X, y)
     np.testing.assert_allclose(sums.predict(X), numbers.predict(X), atol=1e-3)
 

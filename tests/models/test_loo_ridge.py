@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from sostenuto.checks import InputError
-from sostenuto.models.loo_ridge import FEW, PENALTIES, LeaveOneOutRidge
+from sostenuto.models.ridge import FEW, PENALTIES, LeaveOneOutRidge
 
 
 def problem(count, width, outputs=2, seed=0):

@@ -15,7 +15,7 @@ from sostenuto.experiments.stored import default_folder
 from sostenuto.experiments.workbench import DataMissingError, StoppedError, Workbench
 from sostenuto.report.experiment import render
 from sostenuto.results import ExperimentResult
-from sostenuto.training.environment import environment
+from sostenuto.training.processes import environment
 from sostenuto.types import PathLike
 
 
@@ -42,7 +42,7 @@ def reproduce(
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     result = reproduce("003/figure-1", protocol="quick", out=folder, progress=False)
+    ...     result = reproduce("wang2024/figure-1", protocol="quick", out=folder, progress=False)
     >>> result.verdict
     'reproduced'
     """

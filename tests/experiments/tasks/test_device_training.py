@@ -26,7 +26,7 @@ from sostenuto.experiments.tasks.long_data import cut, pooled, rate_stand_in, wa
 from sostenuto.experiments.tasks.recipe import DeviceConfig, make_recipe
 from sostenuto.experiments.tasks.variation import mixed, subsampled, varied, viewed, with_noise_after
 from sostenuto.experiments.workbench import StoppedError, Workbench
-from sostenuto.models.classifier import SequenceClassifier
+from sostenuto.models.prediction import SequenceClassifier
 from sostenuto.nn import GRU, UnICORNN
 
 SETTINGS = {

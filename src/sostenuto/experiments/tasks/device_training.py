@@ -28,13 +28,12 @@ from sostenuto.experiments.tasks.variation import with_noise_after
 from sostenuto.experiments.workbench import Workbench
 from sostenuto.models.base import SequenceModel
 from sostenuto.models.build import build_model
-from sostenuto.training.average import snapshot
 from sostenuto.training.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
 from sostenuto.training.data import divide
-from sostenuto.training.loop import DivergedError
+from sostenuto.training.optimizers import learning_rate
 from sostenuto.training.run_folder import MODEL, StoredModel, count_parameters, load_model, save_model
-from sostenuto.training.schedule import learning_rate
-from sostenuto.training.state import Progress, random_states, set_random_states
+from sostenuto.training.state import Progress, random_states, set_random_states, snapshot
+from sostenuto.training.trainer import DivergedError
 
 Build = Callable[[Encoding, Recipe, Dataset], SequenceModel]
 """Makes the model of a recipe; `new_model` where none is given."""

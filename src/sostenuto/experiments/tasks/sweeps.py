@@ -10,7 +10,7 @@ from sostenuto.experiments.tasks.contest import candidates
 from sostenuto.experiments.tasks.device_training import Probe, scored_cell, train_cell
 from sostenuto.experiments.tasks.recipe import Recipe
 from sostenuto.experiments.workbench import Workbench
-from sostenuto.training.loop import DivergedError
+from sostenuto.training.trainer import DivergedError
 
 
 @dataclass(frozen=True)
