@@ -4,6 +4,8 @@ import threading
 import pytest
 import torch
 
+from sostenuto.ops._cpu import workspace
+
 SHAPE = (1200, 1000)
 
 
