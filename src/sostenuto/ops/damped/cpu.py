@@ -12,9 +12,9 @@ from jaxtyping import Float, Int
 from numba import njit
 from torch import Tensor
 
-from sostenuto.ops.buffers import new
-from sostenuto.ops.columns.cpu import FLUSH, OPTIONS, array, block_of
-from sostenuto.ops.threads import run_blocks
+from sostenuto.ops._cpu.columns import FLUSH, OPTIONS, array, block_of
+from sostenuto.ops._cpu.threads import run_blocks
+from sostenuto.ops._cpu.workspace import new
 
 
 def forward(

@@ -11,7 +11,7 @@ import triton.language as tl
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from sostenuto.ops.columns.gpu import grid, on_device
+from sostenuto.ops._gpu.columns import grid, on_device
 
 STEPS = 8
 """Steps whose rows are loaded together."""

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from sostenuto.ops.over_time import over_time
+from sostenuto.ops.step import over_time
 
 
 def damped_scan_reference(
