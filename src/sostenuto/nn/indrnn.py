@@ -12,7 +12,7 @@ from sostenuto.nn.certificates import Certificate, MemoryCertificate
 from sostenuto.nn.dense import ACTIVATIONS
 from sostenuto.nn.fused import FusedLayer, check_backend
 from sostenuto.nn.map_memory import CertifiedMap, Ends, map_memory
-from sostenuto.ops.diagonal_scan import diagonal_scan
+from sostenuto.ops.diagonal import diagonal_scan
 
 STACKINGS = ("plain", "residual", "dense")
 

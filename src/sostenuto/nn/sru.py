@@ -9,7 +9,7 @@ from torch import Tensor
 
 from sostenuto.nn.certified import GATED
 from sostenuto.nn.fused import FusedLayer, check_backend
-from sostenuto.ops.diagonal_scan import gated_scan
+from sostenuto.ops.diagonal import gated_scan
 
 
 class SRU(FusedLayer):

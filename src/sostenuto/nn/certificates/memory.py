@@ -148,6 +148,9 @@ class MemoryCertificate(Record):
             said.append(f"at least half of its memory is left after {_count(self.remembers_at_least)}")
         if self.forgets_at_most is not None:
             said.append(f"at most half of its memory is left after {_count(math.ceil(self.forgets_at_most))}")
+        if len(self.per_unit) > 1 and self.remembers_at_least > 0:
+            middle, best = float(np.median(self.per_unit)), max(self.per_unit)
+            said[0] += f" (half of its units: {_count(middle)}, the longest: {_count(best)})"
         return f"{scope}, {' and '.join(said)} (proved{'' if not self.reason else f'; {self.reason}'})."
 
     def _unknown(self, start: float | None) -> str:
