@@ -12,7 +12,7 @@ from sostenuto.audits.page import TITLES, render
 from sostenuto.audits.questions import CHECKS, NEED_TARGETS
 from sostenuto.audits.verdicts import verdict
 from sostenuto.checks import InputError
-from sostenuto.models.classifier import SequenceClassifier
+from sostenuto.models.prediction import SequenceClassifier
 from sostenuto.nn import RNN
 
 

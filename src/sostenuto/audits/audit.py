@@ -32,7 +32,7 @@ from sostenuto.audits.stability.lyapunov_spectrum import LyapunovSpectrum
 from sostenuto.audits.stability.perturbation import PerturbationError
 from sostenuto.checks import InputError, check_choice, check_count, require
 from sostenuto.results import Record
-from sostenuto.training.environment import environment
+from sostenuto.training.processes import environment
 
 _OF_NUMBERS: dict[str, type[AuditResult]] = {
     "noise": NoiseError,

@@ -1,25 +1,26 @@
 """Find the experiments, and read what each of them is."""
 
 import difflib
-import importlib.util
 import re
-import sys
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import sostenuto.experiments as experiments
 from sostenuto.checks import FileFormatError, InputError, check_choice, require, sentence, shown
 from sostenuto.experiments.expectation import Expectation
 from sostenuto.experiments.settings import Settings
 
 ROOT = Path(__file__).parent
 FILES = ("config.toml", "expected.toml", "run.py", "README.md")
-PROTOCOLS = ("quick", "reduced", "full")
-"""From the cheapest to the paper's own."""
-KEYS = ("title", "paper", "what", "needs_data", "needs_device", "time")
-_PAPER = re.compile(r"\d{3}")
+PROTOCOLS = ("paper", "reduced", "ours", "quick")
+"""The paper's own; the same with fewer runs, epochs or points; our best recipe; a minute on two cores."""
+KEYS = ("title", "what", "needs_data", "needs_device", "time")
+_PAPER = re.compile(r"[a-z]+\d{4}")
+"""A paper's key, as docs/bibliography.md lists them: its first author and its year."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,8 @@ class Experiment:
     """One table or figure of a paper: what its folder says.
 
     ``needs_data`` names data sets (or whole archives, such as ``"ucr"``). ``comparable`` names the protocols whose
-    numbers may stand beside the paper's; laws are judged under every protocol.
+    numbers may stand beside the paper's and whose laws are judged. ``protocols`` holds the settings of the first
+    protocol, the paper's where it has one, and what the others change.
     """
 
     name: str
@@ -47,61 +49,79 @@ class Experiment:
         """Read a folder's ``config.toml`` and ``expected.toml``."""
         path = folder / "config.toml"
         config = _toml(path)
-        absent = [key for key in (*KEYS, "full", "quick") if key not in config]
+        base = next((name for name in ("paper", "ours") if name in config), "paper")
+        absent = [key for key in (*KEYS, base, "quick") if key not in config]
         unknown = [key for key in config if key not in (*KEYS, *PROTOCOLS, "comparable")]
         if absent or unknown:
             raise FileFormatError(
-                path, f"expected the keys {', '.join((*KEYS, 'full', 'quick'))}", _wrong(absent, unknown)
+                path, f"expected the keys {', '.join((*KEYS, base, 'quick'))}", _wrong(absent, unknown)
             )
         for protocol in PROTOCOLS:
-            new = [key for key in config.get(protocol, {}) if key not in config["full"]]
+            new = [key for key in config.get(protocol, {}) if key not in config[base]]
             if new:
-                raise FileFormatError(path, f"expected [{protocol}] to change settings of [full]", f"got {shown(new)}")
+                raise FileFormatError(
+                    path, f"expected [{protocol}] to change settings of [{base}]", f"got {shown(new)}"
+                )
         check_choice("needs_device", config["needs_device"], ("cpu", "gpu"))
         expected = _toml(folder / "expected.toml")
         return cls(
-            name=f"{folder.parent.name}/{folder.name}",
+            name=_name(folder),
+            paper=folder.parent.name,
             folder=folder,
             needs_data=tuple(config["needs_data"]),
-            comparable=tuple(config.get("comparable", ("reduced", "full"))),
+            comparable=tuple(config.get("comparable", ("paper", "reduced", "ours"))),
             protocols={name: config[name] for name in PROTOCOLS if name in config},
             expected={name: Expectation.of(name, entry) for name, entry in expected.items()},
-            **{key: str(config[key]) for key in ("title", "paper", "what", "needs_device", "time")},
+            **{key: str(config[key]) for key in ("title", "what", "needs_device", "time")},
         )
 
     def settings(self, protocol: str, changes: Mapping[str, Any] | None = None) -> Settings:
-        """Return the settings of ``[full]``, with what the protocol and then the caller changes."""
+        """Return the settings of the first protocol, with what this one and then the caller changes."""
         check_choice(f"the protocol of {self.name}", protocol, self.protocols)
-        return Settings(self.protocols["full"]).changed(self.protocols[protocol]).changed(changes or {})
+        return Settings(self.protocols[self.first]).changed(self.protocols[protocol]).changed(changes or {})
+
+    @property
+    def first(self) -> str:
+        """Name the protocol that the others change: the paper's, or ours where the paper has none."""
+        return next(iter(self.protocols))
+
+    def recipe(self, protocol: str, settings: Mapping[str, Any]) -> str:
+        """Say in words how settings differ from the first protocol's.
+
+        >>> item = find("wang2024/figure-2")
+        >>> item.recipe("reduced", item.settings("reduced"))
+        'reduced protocol: epochs 60 instead of 1000'
+        """
+        known = self.protocols[self.first]
+        changed = [_changed(name, known[name], settings[name]) for name in known if settings[name] != known[name]]
+        more = f" and {len(changed) - 6} other settings" if len(changed) > 6 else ""
+        said = f": {', '.join(changed[:6])}{more}" if changed else ""
+        return f"{protocol} protocol{said}"
 
     def load(self) -> Callable[..., None]:
-        """Return ``run`` of the folder's ``run.py``; a folder's name is no identifier, so it is loaded by its path."""
-        module_name = "sostenuto_experiment_" + re.sub(r"\W", "_", self.name)
-        spec = importlib.util.spec_from_file_location(module_name, self.folder / "run.py")
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[module_name] = module
-        spec.loader.exec_module(module)
-        return module.run
+        """Import the folder's ``run.py`` and return its ``run``; folders elsewhere join the package's path."""
+        root = str(self.folder.parents[1])
+        if root not in experiments.__path__:
+            experiments.__path__.append(root)
+        return import_module(f"{experiments.__name__}.{self.folder.parent.name}.{self.folder.name}.run").run
 
 
 def names(root: Path = ROOT) -> list[str]:
     """List the experiments, sorted by paper, tables before figures, then by number.
 
-    >>> "003/figure-1" in names()
+    >>> "wang2024/figure-1" in names()
     True
     """
     papers = [folder for folder in sorted(root.iterdir()) if folder.is_dir() and _PAPER.fullmatch(folder.name)]
     items = [item for paper in papers for item in paper.iterdir() if (item / "config.toml").is_file()]
-    return [f"{item.parent.name}/{item.name}" for item in sorted(items, key=_order)]
+    return [_name(item) for item in sorted(items, key=_order)]
 
 
 def find(name: str, root: Path = ROOT) -> Experiment:
     """Read the experiment ``name``; an unknown name is refused with the closest ones.
 
-    >>> find("003/figure-1").paper
-    '003'
+    >>> find("wang2024/figure-1").paper
+    'wang2024'
     """
     known = names(root)
     if name not in known:
@@ -110,7 +130,12 @@ def find(name: str, root: Path = ROOT) -> Experiment:
         meant = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
         cure = f"{meant}sostenuto reproduce --list shows what there is"
         raise InputError(sentence("expected the name of an experiment", f"got {name!r}", cure))
-    return Experiment.read(root / name)
+    return Experiment.read(root / name.replace("-", "_"))
+
+
+def _name(folder: Path) -> str:
+    """Write a folder's name as the command line has it: ``rusch2021/table_1`` is ``rusch2021/table-1``."""
+    return f"{folder.parent.name}/{folder.name.replace('_', '-')}"
 
 
 def _order(folder: Path) -> tuple[str, bool, list[tuple[int, str]]]:
@@ -125,6 +150,12 @@ def _toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise FileFormatError(path, "expected TOML", f"got something else ({error})") from error
+
+
+def _changed(name: str, old: Any, new: Any) -> str:
+    if isinstance(old, list) and isinstance(new, list) and max(len(old), len(new)) > 1:
+        return f"{len(new)} of {name} instead of {len(old)}" if len(new) != len(old) else f"{name} {shown(new)}"
+    return f"{name} {new} instead of {old}"
 
 
 def _wrong(absent: list[str], unknown: list[str]) -> str:

@@ -9,14 +9,15 @@ from torch import Tensor
 
 from sostenuto.checks import InputError, check_choice, check_count, require
 from sostenuto.kernels.base import Bounds, Diagonal, Hyperparameter, Matrix, SequenceKernel, Steps
-from sostenuto.ops.signature_kernel import (
+from sostenuto.ops.signature import (
+    path_increments,
     signature_kernel_diagonal,
     signature_kernel_levels,
     signature_kernel_slopes,
+    signature_size,
 )
-from sostenuto.ops.signature_kernel.features import feature_diagonal, feature_kernel, feature_slopes
-from sostenuto.ops.signature_kernel.goursat import goursat_diagonal, goursat_kernel, goursat_slopes
-from sostenuto.ops.signature_levels import path_increments, signature_size
+from sostenuto.ops.signature.features import feature_diagonal, feature_kernel, feature_slopes
+from sostenuto.ops.signature.goursat import goursat_diagonal, goursat_kernel, goursat_slopes
 
 EXPLICIT_SIZE = 2048
 """Up to this many numbers in a signature ``method="auto"`` forms them: products of vectors, not sums over segments."""
@@ -26,7 +27,7 @@ class Signature(SequenceKernel):
     """Compare sequences as paths by their signatures: K(x, y) = Σ_{k=0}^N w_k ⟨X^k, Y^k⟩.
 
     X^k holds the k-fold iterated integrals of the piecewise linear path through the points of x. With
-    ``normalization="factorial"`` w_k = (k!)²: the kernel of paper 000, section 2.2, truncated at N; for total
+    ``normalization="factorial"`` w_k = (k!)²: the kernel of fermanian2021, section 2.2, truncated at N; for total
     variations below 1 what is cut off is at most q^(N+1)/(1 − q), q the product of both. With ``"none"`` w_k = 1; then
     ``level=None`` is the whole sum, the solution of a partial differential equation (extra ``signature``).
 

@@ -7,8 +7,9 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from sostenuto.nn.certified import GATED
 from sostenuto.nn.fused import FusedLayer, check_backend
-from sostenuto.ops.diagonal_scan import gated_scan
+from sostenuto.ops.diagonal import gated_scan
 
 
 class SRU(FusedLayer):
@@ -51,6 +52,7 @@ class SRU(FusedLayer):
 
     state_names = ("c",)
     continuous = False
+    no_memory_proof = GATED
 
     def __init__(
         self,

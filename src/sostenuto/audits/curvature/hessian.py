@@ -15,7 +15,7 @@ from sostenuto.audits.robustness.measured import targeted_sequences
 from sostenuto.checks import check_count
 from sostenuto.report.numbers import count, number
 from sostenuto.results import Numbers
-from sostenuto.training.environment import environment
+from sostenuto.training.processes import environment
 
 FEW_WEIGHTS = 300
 """Up to so many weights the whole matrix is formed, and every number is exact."""

@@ -18,7 +18,7 @@ from sostenuto.audits.robustness.measured import MeasuredSequences, measured_seq
 from sostenuto.checks import InputError, check_count, check_fraction, check_positive, require
 from sostenuto.report.numbers import count, counted, percent, with_unit
 from sostenuto.results import Record
-from sostenuto.training.environment import environment
+from sostenuto.training.processes import environment
 
 METHOD = (
     "Root mean square errors on both parts, standard errors from the spread over sequences; the gap's is the root of "

@@ -15,7 +15,7 @@ from sostenuto.audits.model import audited, place_of
 from sostenuto.audits.robustness.labeled import LabeledSequences, labeled_sequences
 from sostenuto.checks import InputError, check_count, check_fraction, check_positive
 from sostenuto.report.numbers import count, counted, number, percent
-from sostenuto.training.environment import environment
+from sostenuto.training.processes import environment
 
 METHOD = (
     "Mean cross-entropy and accuracy on both parts, standard errors from the spread over sequences; the gap's is the "

@@ -25,7 +25,7 @@ from sostenuto.audits.robustness.labeled import LabeledSequences, labeled_sequen
 from sostenuto.checks import check_choice, check_count, check_positive, require
 from sostenuto.report.numbers import counted, number, percent
 from sostenuto.results import Numbers
-from sostenuto.training.environment import environment
+from sostenuto.training.processes import environment
 
 ATTACKS = ("pgd", "deepfool")
 MEASURE = {

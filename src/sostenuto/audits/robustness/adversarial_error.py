@@ -18,7 +18,7 @@ from sostenuto.audits.robustness.measured import MeasuredSequences, measured_seq
 from sostenuto.checks import check_choice, check_count, check_positive, require
 from sostenuto.report.numbers import counted, number, with_unit
 from sostenuto.results import Numbers
-from sostenuto.training.environment import environment
+from sostenuto.training.processes import environment
 
 
 @dataclass(frozen=True, kw_only=True)

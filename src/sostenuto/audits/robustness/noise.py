@@ -14,7 +14,7 @@ from sostenuto.audits.robustness.labeled import LabeledSequences, labeled_sequen
 from sostenuto.checks import check_choice, check_count
 from sostenuto.report.numbers import percent
 from sostenuto.results import Numbers
-from sostenuto.training.environment import environment
+from sostenuto.training.processes import environment
 
 
 @dataclass(frozen=True, kw_only=True)

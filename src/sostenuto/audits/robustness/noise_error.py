@@ -15,7 +15,7 @@ from sostenuto.audits.robustness.measured import MeasuredSequences, measured_seq
 from sostenuto.checks import check_choice, check_count, require
 from sostenuto.report.numbers import percent, with_unit
 from sostenuto.results import Numbers
-from sostenuto.training.environment import environment
+from sostenuto.training.processes import environment
 
 
 @dataclass(frozen=True, kw_only=True)

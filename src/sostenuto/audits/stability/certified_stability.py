@@ -17,7 +17,7 @@ from sostenuto.audits.stability.visited import Visited, visit
 from sostenuto.checks import check_count
 from sostenuto.nn.base import Contract
 from sostenuto.nn.certificates import Certificate, discrete, refused
-from sostenuto.training.environment import environment
+from sostenuto.training.processes import environment
 
 KINDS = ("contraction", "lure", "discrete")
 METHOD = (

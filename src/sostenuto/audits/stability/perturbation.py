@@ -19,7 +19,7 @@ from sostenuto.audits.stability.weight_ball import WeightBall
 from sostenuto.checks import check_choice, check_count, check_positive, require
 from sostenuto.report.numbers import number, with_unit
 from sostenuto.results import Numbers
-from sostenuto.training.environment import environment
+from sostenuto.training.processes import environment
 
 NORMS = ("output", "sobolev", "loss")
 Measure = Callable[[], Float[Tensor, ""]]
@@ -82,12 +82,12 @@ def perturbation_error(
     target_unit: str = "",
     batch_size: int = 256,
 ) -> PerturbationError:
-    r"""Measure E(β) = sup over weights within β of the model's, of the distance to the target.
+    """Measure E(β) = sup over weights within β of the model's, of the distance to the target.
 
-    Weights are within β when every parameter has moved by at most β in the spectral norm. The distance is
+    Weights are within β when every parameter has moved by at most β in the spectral norm. The distance is::
 
-        output    sup over sequences and steps of \|H_t(x) − Ĥ_t(x)\|_∞ / \|x\|_∞           Definition 3.4
-        sobolev   sup over steps of the sup of \|H_t − Ĥ_t\|_∞ / \|x\|_∞ over sequences plus
+        output    sup over sequences and steps of ‖H_t(x) − Ĥ_t(x)‖_∞ / ‖x‖_∞           Definition 3.4
+        sobolev   sup over steps of the sup of ‖H_t − Ĥ_t‖_∞ / ‖x‖_∞ over sequences plus
                   that of the difference from the step before                              Definition 3.7
         loss      the mean cross-entropy on classes ``y``, the root mean square error on numbers
 

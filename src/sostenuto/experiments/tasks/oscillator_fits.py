@@ -1,4 +1,4 @@
-"""Trainings of UnICORNN that the figures of paper 002 share, and the small data that stand in for theirs."""
+"""Trainings of UnICORNN that the figures of rusch2021 share, and the small data that stand in for theirs."""
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
@@ -41,7 +41,7 @@ def accuracies(
     trainings = {
         (key, seed): (f"{key}/seed={seed}", data, oscillator_recipe(settings, seed=seed, **changes))
         for key, (data, changes) in points.items()
-        for seed in range(bench.seed, bench.seed + settings["seeds"])
+        for seed in bench.seeds(settings["seeds"])
     }
     for data, _ in points.values():
         bench.checksums.setdefault(data.name, data.train.checksum())

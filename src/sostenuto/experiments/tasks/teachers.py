@@ -1,4 +1,4 @@
-"""Random models as targets: what they answer to noise is data for students (paper 003, figures 3 and 12)."""
+"""Random models as targets: what they answer to noise is data for students (wang2024, figures 3 and 12)."""
 
 import math
 from typing import Any
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from sostenuto.audits import memory_function
 from sostenuto.data.dataset import Dataset, SequenceSet
-from sostenuto.models.sequence import SequenceToSequence
+from sostenuto.models.prediction import SequenceToSequence
 from sostenuto.nn import ResidualRNN
 
 

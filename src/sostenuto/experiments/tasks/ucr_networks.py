@@ -1,4 +1,4 @@
-"""Trained recurrent networks for paper 004's Table 2: RMSProp and early stopping, all folds and rates at once."""
+"""Trained recurrent networks for alemohammad2021's Table 2: RMSProp and early stopping, all folds and rates at once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from sostenuto.data.dataset import Dataset
-from sostenuto.estimators.folds import deal_folds
+from sostenuto.estimators.classes import deal_folds
 from sostenuto.experiments.tasks.stacked_networks import Weights, class_scores, initial_weights
 
 COLUMNS = {"Gaussian RNN": "gaussian", "identity RNN": "identity", "GRU": "gru"}

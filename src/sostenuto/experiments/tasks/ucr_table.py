@@ -1,9 +1,10 @@
-"""Tables 1 and 2 of paper 004: every column on every data set, the paper's rows, and the measures over both."""
+"""Tables 1 and 2 of alemohammad2021: every column on every data set, the paper's rows, and the measures over both."""
 
 import re
 import shutil
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from jaxtyping import Float64
 from sostenuto.data.dataset import Dataset
 from sostenuto.experiments.catalog import find
 from sostenuto.experiments.cells import CellStore
+from sostenuto.experiments.provenance import code_digest
 from sostenuto.experiments.settings import Settings
 from sostenuto.experiments.tasks.paper_grids import KERNELS
 from sostenuto.experiments.tasks.ucr_kernels import RULES, kernel_accuracy
@@ -140,15 +142,16 @@ def _pair_steps(dataset: Dataset) -> int:
 
 def _shared_cell(bench: Workbench, key: str, function: Any, needed: Mapping[str, Any]) -> Any:
     """Compute a cell, or take it over from the other table where the two stand beside each other."""
-    if not bench.remembers(key, depends=needed):
-        basis = {**needed, "seed": bench.seed}
+    code = code_digest(Path(__file__))
+    if not bench.remembers(key, depends=needed, code=code):
+        basis = bench.basis(needed, code=code)
         own = CellStore(bench.folder / "cells").path(key, basis)
         for table in TABLES:
             other = CellStore(bench.folder.parent.parent / table / bench.folder.name / "cells").path(key, basis)
             if other.is_file() and other != own:
                 own.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(other, own)
-    return bench.cell(key, function, depends=needed)
+    return bench.cell(key, function, depends=needed, code=code, tests=True)
 
 
 def _part(dataset: Dataset, settings: Settings) -> Dataset:
@@ -168,7 +171,7 @@ def paper_rows() -> Rows:
     92.86
     """
     rows: Rows = {}
-    for name, entry in find("004/table-2").expected.items():
+    for name, entry in find("alemohammad2021/table-2").expected.items():
         if entry.value is not None and ":" not in name:
             rest = {column: float(value) for column, value in _COLUMN.findall(entry.remark)}
             rows[name] = {"RNTK": entry.value, **rest}
@@ -190,7 +193,7 @@ def matrix(rows: Rows, names: Sequence[str], columns: Sequence[str]) -> Float64[
 
 
 def measures(values: Float64[np.ndarray, "set column"]) -> Float64[np.ndarray, "measure column"]:
-    """Return `MEASURES` of every column (paper 004, eqs. (21)–(23)); equal accuracies share the best rank, as there.
+    """Return `MEASURES` of every column (alemohammad2021, eqs. (21)–(23)); ties share the best rank, as there.
 
     >>> measures(np.array([[100.0, 90.0], [50.0, 60.0]])).round(2).tolist()
     [[75.0, 75.0], [50.0, 100.0], [50.0, 50.0], [91.67, 95.0], [1.5, 1.5]]

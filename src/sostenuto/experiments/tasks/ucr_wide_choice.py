@@ -1,4 +1,4 @@
-"""Columns beside paper 004's Table 2: a kernel chosen from a wider family by cross-validation."""
+"""Columns beside alemohammad2021's Table 2: a kernel chosen from a wider family by cross-validation."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 
 from sostenuto.data.dataset import Dataset
-from sostenuto.estimators.folds import deal_folds
-from sostenuto.estimators.grid_search import right_answers
-from sostenuto.estimators.support_vectors import SupportVectors
+from sostenuto.estimators.classes import deal_folds
+from sostenuto.estimators.rntk.search import SupportVectors, right_answers
 from sostenuto.experiments.tasks.ucr_kernels import unit_parts
 from sostenuto.experiments.tasks.wide_families import COLUMNS, family_points, kernel_at
 from sostenuto.kernels.base import SequenceKernel

@@ -1,10 +1,10 @@
-"""Families of kernels wider than the grids of paper 004's appendix A.1, for columns beside its Table 2."""
+"""Families of kernels wider than the grids of alemohammad2021's appendix A.1, for columns beside its Table 2."""
 
 from typing import Any
 
 import numpy as np
 
-from sostenuto.estimators.kernel_base import grid_points
+from sostenuto.estimators.rntk.base import grid_points
 from sostenuto.experiments.tasks.paper_grids import kernel_of
 from sostenuto.kernels import RecurrentNTK
 from sostenuto.kernels.base import SequenceKernel
