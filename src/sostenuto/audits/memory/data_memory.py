@@ -2,7 +2,7 @@
 
 import copy
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, isfinite
 from typing import Any, Literal
 
@@ -19,7 +19,7 @@ from sostenuto.audits.model import audited, place_of, widened
 from sostenuto.checks import check_count, check_positive, require
 from sostenuto.report.numbers import number, percent, with_unit
 from sostenuto.results import Numbers, Record
-from sostenuto.training.environment import environment
+from sostenuto.training.processes import environment
 
 SENSITIVE = 0.01
 """A change of the input at rounding size that changes answers by this share of all there is: chaos, not memory."""
@@ -127,7 +127,9 @@ class DataMemory(AuditResult):
     def _depends(self) -> str:
         size = with_unit(self.tolerance, self.unit)
         if self.depends_on is None:
-            return f"no part of the past was found that changes all answers by less than {size}"
+            if self.noise > self.tolerance:
+                return f"the model's own noise is larger than {size}, so how far back answers depend is not told"
+            return f"answers depend on all of the input: even the oldest changes some by more than {size}"
         return f"answers depend on the last {self.depends_on} steps: older input changes none by more than {size}"
 
     def plot(self, ax: Any) -> None:
@@ -349,7 +351,7 @@ class _Measurement:
     @property
     def whole(self) -> float:
         """What replacing all input changes, beyond noise."""
-        return float(self._root(self.squares[0]))
+        return self._root(self.squares[0])
 
     def _measure(self, lag: int) -> None:
         self.squares[lag], self.turns[lag] = self.subject.changes(self.subject.older(lag), self.answers)
@@ -376,10 +378,8 @@ class _Measurement:
     def _all_rows(self) -> np.ndarray:
         return np.arange(len(self.answers))[None]
 
-    def _root(self, squares: np.ndarray) -> np.ndarray:
-        with np.errstate(all="ignore"):
-            mean = np.nanmean(squares)
-        return np.sqrt(max(mean - self.noise**2, 0.0)) if np.isfinite(mean) else np.nan
+    def _root(self, squares: np.ndarray) -> float:
+        return float(np.sqrt(max(np.nanmean(squares) - self.noise**2, 0.0)))
 
     def _shares(self, rows: np.ndarray) -> np.ndarray:
         """Give C(n)/C(0) of the sequences that n replaces something of, by (resample, lag)."""
@@ -423,7 +423,7 @@ class _Measurement:
             ends.append(np.sqrt(np.maximum(np.quantile(drawn, [0.025, 0.975]) - self.noise**2, 0.0)))
         return MemoryCurve(
             lags=tuple(lags),
-            change=tuple(float(self._root(self.blocks[lag])) for lag in lags),
+            change=tuple(self._root(self.blocks[lag]) for lag in lags),
             low=tuple(float(end[0]) for end in ends),
             high=tuple(float(end[1]) for end in ends),
             turned=(),
@@ -444,7 +444,7 @@ class _Measurement:
         beyond = np.stack([np.nanmax(np.nan_to_num(self.squares[lag]), axis=1) > self._limit for lag in self.lags], 1)
         ends = [int(lags[np.flatnonzero(row)[-1]]) + 1 if row.any() else 0 for row in beyond]
         drawn = np.random.default_rng((self.seed, 10)).choice(ends, (RESAMPLES, len(ends))).max(1)
-        end = _bracket(self.lags, beyond.any(0))[1] if beyond.any() else 0
+        end = _bracket(self.lags, np.any(beyond, axis=0))[1] if beyond.any() else 0
         open_end = bool(beyond[:, -1].any())
         return None if open_end else end, int(np.quantile(drawn, 0.025, method="inverted_cdf"))
 
@@ -483,9 +483,8 @@ def _looks_ahead(subject: ReplacedInput) -> bool | None:
     for model, dtype in ((subject.model, place_of(subject.model)[1]), (None, torch.float64)):
         if model is None:
             model = copy.deepcopy(subject.model).double()
-        view = ReplacedInput(
-            model, values, subject.lengths[few], subject.donors, subject.classes, subject.scale, subject.batch_size
-        )
+        rows = {"values": values, "lengths": subject.lengths[few], "donors": subject.donors[:, few]}
+        view = replace(subject, model=model, **rows)
         before, again, after = (view.every_step(one.to(dtype)) for one in (values, values, changed))
         if before is None or again is None or after is None:
             return None
@@ -510,7 +509,7 @@ def _grid(horizon: int, count: int) -> list[int]:
     return np.unique(np.concatenate([[0], np.geomspace(1, max(horizon, 1), count)]).round().astype(int)).tolist()
 
 
-def _bracket(lags: list[int], above: np.ndarray) -> tuple[int, int]:
+def _bracket(lags: list[int], above: Any) -> tuple[int, int]:
     """Give the last lag where a curve is above its limit and the next one, where it is below for good."""
     if not above.any():
         return lags[0], lags[0]

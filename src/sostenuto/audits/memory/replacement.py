@@ -74,7 +74,7 @@ class ReplacedInput:
             turned.append(turn)
         return np.stack(squares, 1), np.stack(turned, 1)
 
-    def ask(self, values: Sequences, rows: Int[Tensor, " row"] | None = None) -> Answers:
+    def ask(self, values: Sequences, rows: Int[Tensor, " row"] | None = None) -> Float[np.ndarray, "row out"]:
         """Ask about sequences in place of the data's ``rows`` (of all, if left out): the answer at the last true step.
 
         ``values`` stand for all sequences of the data.
@@ -89,14 +89,14 @@ class ReplacedInput:
         found = [self._call(values[part], self.lengths[part]) for part in parts]
         return np.concatenate([self._measured(one) for one in found]) if found[0].ndim == 3 else None
 
-    def _call(self, values: Sequences, lengths: Lengths) -> Float[Tensor, "batch ..."]:
+    def _call(self, values: Tensor, lengths: Tensor) -> Tensor:
         device, dtype = place_of(self.model)
         told = lengths.to(device) if takes_lengths(self.model) else None
         answers = call_model(self.model, values.to(device, dtype), told)
         require(bool(answers.isfinite().all()), "expected finite answers to mixed sequences", "got NaN or infinity")
         return answers
 
-    def _last(self, answers: Tensor, rows: Tensor) -> Answers:
+    def _last(self, answers: Tensor, rows: Tensor) -> np.ndarray:
         if answers.ndim == 3:
             last = (self.lengths[rows] - 1).to(answers.device)
             answers = answers[torch.arange(len(answers), device=answers.device), last]

@@ -27,6 +27,10 @@ SEEN = 0.01
 SLOWEST = 0.02
 """A smaller power is no decay."""
 MOST_POLES = 8
+MANY_LAGS = 16
+"""Fewer lags are explained by any law of four parameters."""
+PERFECT = 0.01
+"""What is left unexplained by a perfect law, as a share of what the next leaves."""
 FINER = 8
 """How much finer than the lines of a spectrum frequencies are guessed."""
 STRETCHED = (0.15, 4.0)
@@ -104,14 +108,19 @@ class WeightedTail:
 
 
 def fit_families(tail: WeightedTail) -> list[list[Fit]]:
-    """Give the fits of each family, of one term and more."""
+    """Give the fits of each family, of one term and more; of one alone where its first term is perfect."""
+    plain = [_exponential(tail, 1)], [_polynomial(tail, 1, 0)]
+    enough = len(tail.time) >= MANY_LAGS
+    falls = tail.weight[-1] > 10 * tail.weight[0] and tail.faint < PERFECT
+    for family, other in (plain, plain[::-1]):
+        if enough and falls and family[0].error <= tail.faint < PERFECT * other[0].error:
+            return [family, other]
     poles = _poles(tail)
-    searched = (1, 2) if poles else (1, 2, 3, 4)
-    return [
-        [_exponential(tail, terms) for terms in searched] + poles,
-        [_polynomial(tail, *terms) for terms in ((1, 0), (2, 0), (1, 1))] + _oscillating_powers(tail),
-        _stretched(tail),
-    ]
+    exponential = [_exponential(tail, terms) for terms in ((2,) if poles else (2, 3, 4))] + poles
+    polynomial = [_polynomial(tail, *terms) for terms in ((2, 0), (1, 1))]
+    if not enough:
+        return [plain[0] + exponential, plain[1] + polynomial]
+    return [plain[0] + exponential, plain[1] + polynomial + _oscillating_powers(tail), _stretched(tail)]
 
 
 def _exponential(tail: WeightedTail, terms: int) -> Fit:
@@ -204,7 +213,7 @@ def _stretched(tail: WeightedTail) -> list[Fit]:
         turned = parameters[3] * time
         return decay(parameters) * np.stack([np.cos(turned), np.sin(turned)], axis=1)
 
-    starts = [np.array([np.log(drop), power, shift]) for power in (0.3, 0.6, 2.0) for shift in (-7.0, 0.0)]
+    starts = [np.array([np.log(drop), power, shift]) for power, shift in ((0.3, 0.0), (0.6, -7.0), (2.0, -7.0))]
     frequencies = [np.array([np.log(drop), 0.5, -7.0, omega]) for omega in tail.frequencies()]
     searches = [(decay, starts, 2)] + ([(waves, frequencies, 3)] if frequencies else [])
     fits = []
@@ -239,7 +248,12 @@ def _polynomial(tail: WeightedTail, terms: int, transients: int) -> Fit:
         else [drop + np.array([-0.2, 1.0]), drop + np.array([-0.05, 4.0])]
     )
     fast = [np.full(transients, np.log(turns / span)) for turns in ((4.0, 8.0, 16.0, 40.0) if transients else (8.0,))]
-    starts = [np.array([shift, *slope, *extra]) for shift in (0.0, 2.0) for slope in slopes for extra in fast]
+    starts = [
+        np.array([shift, *slope, *extra])
+        for shift in ((0.0,) if transients else (0.0, 2.0))
+        for slope in slopes
+        for extra in fast
+    ]
     found, error = tail.search(powers, starts)
     seen = tail.project(powers(found))[1][:terms] >= SEEN
     rate = float(np.clip(found[1 : terms + 1], 0, STEEPEST)[seen].min(initial=np.inf))
