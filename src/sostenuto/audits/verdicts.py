@@ -59,7 +59,9 @@ def _lyapunov(result: LyapunovSpectrum) -> tuple[Outcome, str]:
 def _certificates(result: CertifiedStability) -> tuple[Outcome, str]:
     if result.contradicted:
         return "bad", "Contradicted"
-    return ("good", "Proved stable") if result.certified else ("unknown", "Not proved")
+    if result.certified:
+        return "good", "Proved stable"
+    return ("good", "Memory proved") if result.remembers else ("unknown", "Not proved")
 
 
 def _gradients(result: GradientFlow) -> tuple[Outcome, str]:
