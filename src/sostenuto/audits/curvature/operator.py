@@ -12,7 +12,7 @@ from jaxtyping import Float
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 from torch import Tensor, nn
 
-from sostenuto.audits.robustness.targeted import TargetedSequences
+from sostenuto.audits.batches import EvalBatch
 from sostenuto.checks import InputError, require
 
 Vector = Float[np.ndarray, " weight"]
@@ -26,7 +26,7 @@ class Hessian:
     with compiled recurrences.
     """
 
-    def __init__(self, model: nn.Module, data: TargetedSequences, batch_size: int) -> None:
+    def __init__(self, model: nn.Module, data: EvalBatch, batch_size: int) -> None:
         self._model, self._data, self._batch_size = model, data, batch_size
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.size = sum(parameter.numel() for parameter in self.parameters)

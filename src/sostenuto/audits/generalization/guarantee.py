@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from sostenuto.audits.model import still_copy
-from sostenuto.audits.robustness.targeted import TargetedSequences
+from sostenuto.audits.batches import EvalBatch
 from sostenuto.checks import InputError
 from sostenuto.data.batch import SequenceBatch
 from sostenuto.models.base import SequenceModel
@@ -20,7 +20,7 @@ Guarantee = tuple[float | None, str, dict[str, float]]
 
 def guaranteed_risk(
     model: nn.Module,
-    data: TargetedSequences,
+    data: EvalBatch,
     delta: float,
     total_variation: float,
     *,
