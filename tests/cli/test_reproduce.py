@@ -6,7 +6,7 @@ import pytest
 
 from tests.cli.small import call, said
 
-NAME = "003/figure-1"
+NAME = "wang2024/figure-1"
 
 
 def test_list(monkeypatch, tmp_path):
@@ -40,12 +40,12 @@ def test_run_resume_and_json(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "fragment"),
     [
-        (("003/figur-1",), "did you mean '003/figure-1'"),
+        (("wang2024/figur-1",), "did you mean 'wang2024/figure-1'"),
         (("nonsense",), "sostenuto reproduce --list shows what there is"),
         ((), "expected the name of an experiment"),
         ((NAME, "--quick", "--full"), "expected one of --quick, --reduced and --full"),
         ((NAME, "--quick", "--set", "width=3"), "did you mean 'widths'"),
-        ((NAME, "--reduced"), "the protocol of 003/figure-1"),
+        ((NAME, "--reduced"), "the protocol of wang2024/figure-1"),
     ],
 )
 def test_mistakes_are_exit_code_2(arguments, fragment, monkeypatch, tmp_path):

@@ -35,7 +35,7 @@ def test_hurwitz_for_every_parameter(form, name, dtype):
 
 
 def test_the_printed_form_is_not_always_hurwitz():
-    """Errata 003.4: −e^M of a rotation's generator turns eigenvalues across the imaginary axis; these forms do not."""
+    """Errata wang2024.4: −e^M of a rotation's generator turns eigenvalues over the imaginary axis; these do not."""
     generator = torch.tensor([[0.0, 2.0], [-2.0, 0.0]], dtype=torch.float64)
     assert torch.linalg.eigvals(-torch.linalg.matrix_exp(generator)).real.max() > 0.4
     for form in ("symmetric", "dissipative"):

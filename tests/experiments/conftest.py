@@ -1,13 +1,17 @@
 """Small experiments, written by the test that needs them."""
 
-from collections.abc import Callable
+import importlib
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+import sostenuto.experiments
+
 CONFIG = """
 title = "A toy"
-paper = "009"
+paper = "toy2009"
 what = "Adds numbers."
 needs_data = []
 needs_device = "cpu"
@@ -45,11 +49,11 @@ Write = Callable[..., Path]
 
 
 @pytest.fixture
-def write_toy(tmp_path) -> Write:
-    """Return a function that writes the experiment 009/toy, or a variant of it, and returns the root it lies under."""
+def write_toy(tmp_path, monkeypatch) -> Iterator[Write]:
+    """Return a function that writes the toy experiment, or a variant, and returns its root."""
 
     def write(run: str = RUN, config: str = CONFIG, expected: str = EXPECTED, readme: str = "# Toy") -> Path:
-        folder = tmp_path / "root" / "009" / "toy"
+        folder = tmp_path / "root" / "toy2009" / "figure_1"
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in {
             "run.py": run,
@@ -58,6 +62,17 @@ def write_toy(tmp_path) -> Write:
             "README.md": readme,
         }.items():
             (folder / name).write_text(text)
+        forget()
         return tmp_path / "root"
 
-    return write
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setattr(sostenuto.experiments, "__path__", list(sostenuto.experiments.__path__))
+    yield write
+    forget()
+
+
+def forget() -> None:
+    """Let the next import of the toy read its file again."""
+    importlib.invalidate_caches()
+    for module in [name for name in sys.modules if name.startswith("sostenuto.experiments.toy2009")]:
+        del sys.modules[module]

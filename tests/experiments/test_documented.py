@@ -11,7 +11,9 @@ SECTION = (
     (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8").split("## What has been found")[1].split("\n## ")[0]
 )
 ROWS = [
-    [cell.strip() for cell in line.strip("|").split("|")] for line in SECTION.splitlines() if line.startswith("| 00")
+    [cell.strip() for cell in line.strip("|").split("|")]
+    for line in SECTION.splitlines()
+    if "/t" in line and line.startswith("|")
 ]
 
 
@@ -27,5 +29,5 @@ def test_a_documented_number_is_the_stored_one(item, name, paper, here, verdict)
 def test_the_table_has_rows_and_counts_the_results():
     assert len(ROWS) >= 10
     stored = len(list((ROOT / "results" / "experiments").glob("*.json")))
-    items = len(list((ROOT / "src" / "sostenuto" / "experiments").glob("0*/*/config.toml")))
+    items = len(list((ROOT / "src" / "sostenuto" / "experiments").glob("*/*/config.toml")))
     assert f"Of the {items} items {stored} have a stored result" in SECTION

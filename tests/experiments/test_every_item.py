@@ -1,6 +1,7 @@
 """Every experiment folder is whole; the cheapest are run."""
 
 import ast
+import importlib
 import re
 import tomllib
 from pathlib import Path
@@ -12,15 +13,15 @@ from sostenuto.experiments.catalog import FILES, ROOT, find, names
 from sostenuto.experiments.runner import reproduce
 
 ITEMS = names()
-CHEAP = ("001/figure-6", "002/figure-7", "003/figure-1")
+CHEAP = ("erichson2021/figure-6", "rusch2021/figure-7", "wang2024/figure-1")
 """Run here with --quick: at most three, of a few seconds each, all of whose laws hold."""
 HOMES = {"matplotlib", "sklearn", "numba", "triton", "accelerate", "dask", "distributed", "zarr", "cvxpy"}
 KNOWN_DATA = {name for source in sources() for name in (*source.names, source.prefix)}
 
 
 def test_folders_are_found():
-    folders = [path for path in ROOT.glob("[0-9][0-9][0-9]/*") if path.is_dir() and path.name != "__pycache__"]
-    assert {f"{path.parent.name}/{path.name}" for path in folders} == set(ITEMS)
+    folders = [path.parent for path in ROOT.glob("*/*/config.toml")]
+    assert {f"{path.parent.name}/{path.name}".replace("_", "-") for path in folders} == set(ITEMS)
     assert set(CHEAP) <= set(ITEMS)
     assert len(CHEAP) <= 3
 
@@ -28,9 +29,9 @@ def test_folders_are_found():
 @pytest.mark.parametrize("name", ITEMS)
 class TestItem:
     def test_has_its_files(self, name):
-        present = {path.name for path in (ROOT / name).iterdir()} - {"__pycache__"}
+        present = {path.name for path in find(name).folder.iterdir()} - {"__pycache__"}
         assert present == set(FILES)
-        assert re.fullmatch(r"\d{3}/(table|figure|appendix|task)-[0-9a-z][0-9a-z-]*", name)
+        assert re.fullmatch(r"[a-z]+\d{4}/(table|figure|appendix|task)-[0-9a-z]+", name)
 
     def test_says_what_it_needs(self, name):
         experiment = find(name)
@@ -49,14 +50,14 @@ class TestItem:
 
     def test_reports_what_it_expects(self, name):
         """Names written out in run.py are entries; names that are composed are checked when it is run."""
-        tree = ast.parse((ROOT / name / "run.py").read_text(encoding="utf-8"))
+        tree = ast.parse((find(name).folder / "run.py").read_text(encoding="utf-8"))
         calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
         reports = [node for node in calls if node.func.attr in {"number", "law"} and node.args]
         written = {node.args[0].value for node in reports if isinstance(node.args[0], ast.Constant)}
         assert written <= set(find(name).expected)
 
     def test_runs_on_the_library_alone(self, name):
-        path = ROOT / name / "run.py"
+        path = find(name).folder / "run.py"
         tree = ast.parse(path.read_text(encoding="utf-8"))
         modules = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
         modules += [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
@@ -65,10 +66,12 @@ class TestItem:
         assert len(path.read_text(encoding="utf-8").splitlines()) <= 200
 
     def test_has_a_function_to_run(self, name):
-        assert callable(find(name).load())
+        paper, item = name.replace("-", "_").split("/")
+        module = importlib.import_module(f"sostenuto.experiments.{paper}.{item}.run")
+        assert find(name).load() is module.run
 
     def test_readme_names_it(self, name):
-        first = (ROOT / name / "README.md").read_text(encoding="utf-8").splitlines()[0]
+        first = (find(name).folder / "README.md").read_text(encoding="utf-8").splitlines()[0]
         assert first.startswith(f"# {name}")
 
 
@@ -87,3 +90,8 @@ def test_the_wheel_takes_whole_folders():
     """Hatchling takes every file of the package that git does not ignore; nothing may narrow that."""
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
     assert project["tool"]["hatch"]["build"]["targets"]["wheel"] == {"packages": ["src/sostenuto"]}
+
+
+def test_papers_are_in_the_bibliography():
+    page = (Path(__file__).parents[2] / "docs" / "bibliography.md").read_text(encoding="utf-8")
+    assert {f"| {name.split('/')[0]} |" in page for name in ITEMS} == {True}

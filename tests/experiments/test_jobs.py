@@ -38,7 +38,8 @@ def test_two_processes_share_the_cells(write_toy, tmp_path):
     source = (
         "from pathlib import Path\nfrom sostenuto.experiments.runner import reproduce\n"
         "if __name__ == '__main__':\n"
-        f"    reproduce('009/toy', out={str(out)!r}, root=Path({str(root)!r}), device='cpu', progress=False, jobs=2)\n"
+        f"    root, out = Path({str(root)!r}), {str(out)!r}\n"
+        "    reproduce('toy2009/figure-1', out=out, root=root, device='cpu', progress=False, jobs=2)\n"
     )
     script = tmp_path / "main.py"
     script.write_text(source)
@@ -46,11 +47,11 @@ def test_two_processes_share_the_cells(write_toy, tmp_path):
     taken = [path.name.split("-") for path in out.glob("by-*")]
     assert sorted(index for _, index, _ in taken) == ["0", "1", "2"]
     assert len({process for *_, process in taken}) == 2
-    assert reproduce("009/toy", out=out, root=root, device="cpu", progress=False).numbers[0].value == 3.0
+    assert reproduce("toy2009/figure-1", out=out, root=root, device="cpu", progress=False).numbers[0].value == 3.0
 
 
 def test_a_held_cell_is_left_for_later_and_then_waited_for(write_toy, tmp_path):
-    experiment = Experiment.read(write_toy() / "009" / "toy")
+    experiment = Experiment.read(write_toy() / "toy2009" / "figure_1")
     settings = experiment.settings("quick")
     bench, other = (
         Workbench(experiment, settings, protocol="quick", folder=tmp_path / "out", progress=False, device="cpu")
@@ -77,7 +78,7 @@ def test_a_held_cell_is_left_for_later_and_then_waited_for(write_toy, tmp_path):
 
 
 def test_a_cell_asked_for_twice_counts_its_seconds_once(write_toy, tmp_path):
-    experiment = Experiment.read(write_toy() / "009" / "toy")
+    experiment = Experiment.read(write_toy() / "toy2009" / "figure_1")
     options = {"protocol": "quick", "folder": tmp_path / "out", "progress": False, "device": "cpu"}
     settings = experiment.settings("quick")
     Workbench(experiment, settings, **options).cell("a", lambda: time.sleep(0.3))

@@ -17,7 +17,7 @@ from tests.experiments.conftest import CONFIG, EXPECTED, RUN
 
 
 def toy(root, out, **options):
-    return reproduce("009/toy", out=out, root=root, device="cpu", progress=False, **options)
+    return reproduce("toy2009/figure-1", out=out, root=root, device="cpu", progress=False, **options)
 
 
 def calls(out) -> list[int]:
@@ -95,7 +95,7 @@ def test_killed_and_run_again(write_toy, tmp_path):
     root, out = write_toy(KILLED), tmp_path / "out"
     source = (
         "from pathlib import Path\nfrom sostenuto.experiments.runner import reproduce\n"
-        f"reproduce('009/toy', out={str(out)!r}, root=Path({str(root)!r}), device='cpu', progress=False)\n"
+        f"reproduce('toy2009/figure-1', out={str(out)!r}, root=Path({str(root)!r}), device='cpu', progress=False)\n"
     )
     process = subprocess.Popen([sys.executable, "-c", source], env={**os.environ, "OMP_NUM_THREADS": "1"})
     limit = time.perf_counter() + 60
@@ -205,7 +205,7 @@ def test_a_cells_draws_do_not_depend_on_what_ran_before(write_toy, tmp_path):
     [
         (
             {"run": RUN.replace('"sum", sum', '"total", sum')},
-            "expected an entry of 009/toy's expected.toml, got 'total'",
+            "expected an entry of toy2009/figure-1's expected.toml, got 'total'",
         ),
         ({"run": RUN.replace('    bench.number("sum", sum(values))\n', "")}, "to measure every entry, missed sum"),
         ({"run": RUN.replace('bench.law("is positive"', 'bench.law("sum"')}, "expected a law under 'sum'"),
@@ -238,5 +238,7 @@ def test_mistakes_of_a_config_are_told(write_toy, tmp_path, config, message):
 def test_unknown_settings_and_protocols_are_refused(write_toy, tmp_path):
     with pytest.raises(InputError, match=r"got 'scales'; did you mean 'scale' or 'cells'\? there are cells, scale"):
         toy(write_toy(), tmp_path / "out", changes={"scales": 2.0})
-    with pytest.raises(InputError, match="the protocol of 009/toy to be one of 'quick', 'full', got 'reduced'"):
+    with pytest.raises(
+        InputError, match="the protocol of toy2009/figure-1 to be one of 'quick', 'full', got 'reduced'"
+    ):
         toy(write_toy(), tmp_path / "out", protocol="reduced")

@@ -64,7 +64,7 @@ def test_what_cannot_learn_is_refused():
 
 
 def test_untied_is_tied_at_equal_length_only():
-    """Theorem 3 of paper 004, and docs/errata.md, 004.6."""
+    """Theorem 3 of alemohammad2021, and docs/errata.md, alemohammad2021.6."""
     x = sample(2, 4, 4, channels=1, seed=3)
     options = {"sigma_w": 1.2, "sigma_b": 0.5}
     limit = RecurrentNTK(**options)(x)

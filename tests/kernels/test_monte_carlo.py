@@ -24,7 +24,7 @@ def test_agrees_with_finite_networks(layers, name):
 
 
 def test_error_falls_as_the_root_of_the_width():
-    """Figure 2 of paper 004."""
+    """Figure 2 of alemohammad2021."""
     x = sequences()[2:4]
     limit = RecurrentNTK(1, "relu", **SIGMAS)(x)
     widths, errors = (32, 128, 512), []

@@ -12,7 +12,7 @@ class TestNTK(KernelLaws):
 
 
 def by_the_paper(x, y, layers, w, b, v):
-    """Σ, Σ̇ and the sum over layers, as docs/errata.md, 004.5, has them."""
+    """Σ, Σ̇ and the sum over layers, as docs/errata.md, alemohammad2021.5, has them."""
 
     def dual(own, other, sigma):
         c = max(-1.0, min(1.0, sigma / math.sqrt(own * other)))

@@ -1,4 +1,4 @@
-"""Star products straight from definition 2 of paper 000: every word, nothing assumed of where it ends."""
+"""Star products straight from definition 2 of fermanian2021: every word, nothing assumed of where it ends."""
 
 import math
 import warnings

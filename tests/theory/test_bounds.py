@@ -22,7 +22,7 @@ MODELS = 50
 
 
 def test_norms_and_star_products_of_2000_models_keep_their_bounds():
-    """Erratum 000.3 and the theorems of docs/rnn_as_kernel.md; row sums small enough that most conditions hold."""
+    """Erratum fermanian2021.3 and the theorems of docs/rnn_as_kernel.md; most row sums small enough."""
     applicable, tightest = 0, 0.0
     for seed in range(GROUPS):
         for index, field in enumerate(random_group(seed, MODELS, largest=0.3).fields):
@@ -180,7 +180,7 @@ def test_the_bound_is_attained_without_weights():
 
 
 def test_counterexample_to_proposition_5():
-    """Erratum 000.2: Λ₁ = 12 is above the printed √2·a·s·… without its s, a = 2."""
+    """Erratum fermanian2021.2: Λ₁ = 12 is above the printed √2·a·s·… without its s, a = 2."""
     field = rnn_field(torch.zeros(9, 9), torch.zeros(9, 1), torch.full((9,), 30.0), "logistic", total_variation=0.5)
     largest = float(products_ending_in_time(field, 1)[0].norm())
     assert largest == pytest.approx(12, abs=1e-9)
@@ -191,7 +191,7 @@ def test_counterexample_to_proposition_5():
 
 
 def test_counterexample_to_example_4():
-    """Erratum 000.4: ‖ξ‖ = 2 where the printed B is √2."""
+    """Erratum fermanian2021.4: ‖ξ‖ = 2 where the printed B is √2."""
     field = rnn_field(torch.zeros(1, 1), torch.zeros(1, 1), None, "logistic", total_variation=0.5)
     assert (
         math.sqrt(2) < rkhs_norm(field, 3, readout=torch.ones(1)).value <= rkhs_norm_bound(field, torch.ones(1)).value

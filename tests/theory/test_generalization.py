@@ -180,7 +180,7 @@ def best_exponentials(response: Tensor, rates: Tensor, time: Tensor) -> float:
 
 
 def test_the_unit_of_time_does_not_change_the_error():
-    """Erratum 003.9: β a thousand times larger, γ and the error the same, so no C(α)γ/(βm^α) bounds it."""
+    """Erratum wang2024.9: β a thousand times larger, γ and the error the same, so no C(α)γ/(βm^α) bounds it."""
     errors = []
     for beta in (1.0, 1000.0):
         time = torch.linspace(0, 40 / beta, 20001, dtype=torch.float64)
@@ -193,7 +193,7 @@ def test_the_unit_of_time_does_not_change_the_error():
 @pytest.mark.parametrize("beta", [0.1, 1.0, 10.0])
 @pytest.mark.parametrize("smoothness", [1, 2, 3])
 def test_jackson_rate_holds_in_every_unit_of_time(beta, smoothness):
-    """y′ = β(βt)e^{−2βt}: γ does not depend on β, nor does the error; eq. (20) of paper 003 claims 1/β."""
+    """y′ = β(βt)e^{−2βt}: γ does not depend on β, nor does the error; eq. (20) of wang2024 claims 1/β."""
     time = torch.linspace(0, 40 / beta, 20001, dtype=torch.float64)
     kernel = beta * (beta * time) * torch.exp(-2 * beta * time)
     # y^(k)/β^k for k = 1, 2, … is (−2)^(k−1)·u·e^{−2u} + (k−1)(−2)^(k−2)·e^{−2u}, u = βt; sup over u of e^u times it.

@@ -17,7 +17,7 @@ ROUNDING = 1 + 1e-9
 
 
 def test_responses_of_3000_linear_systems_keep_their_bound():
-    """Theorem A.4, made finite; half of the systems are far from normal, as erratum 003.1's is."""
+    """Theorem A.4, made finite; half of the systems are far from normal, as erratum wang2024.1's is."""
     generator = torch.Generator().manual_seed(0)
     times = torch.cat([torch.linspace(0, 3, 13), torch.tensor([5.0, 10.0, 20.0])]).double()
     applicable, closest = 0, 0.0
@@ -42,7 +42,7 @@ def test_responses_of_3000_linear_systems_keep_their_bound():
 
 
 def test_the_spectrum_alone_would_be_no_bound():
-    """Erratum 003.1: eigenvalues −1, −1, and a response that first grows."""
+    """Erratum wang2024.1: eigenvalues −1, −1, and a response that first grows."""
     w = torch.tensor([[-1.0, 10.0], [0.0, -1.0]], dtype=torch.float64)
     b, c = torch.eye(2, dtype=torch.float64)[[1, 0]]
     found = response_decay_bound(w, b, c, decay=0.0)

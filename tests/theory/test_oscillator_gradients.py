@@ -89,7 +89,7 @@ def test_no_gradient_of_3600_systems_exceeds_its_bound(depth, seed):
 
 
 def test_the_counterexamples_to_the_paper_are_below_the_bound():
-    """Erratum 002.1: at w = −2, α = 1 the printed bound is 6.5e7 and the gradient 3e15."""
+    """Erratum rusch2021.1: at w = −2, α = 1 the printed bound is 6.5e7 and the gradient 3e15."""
     one = torch.ones(1, dtype=torch.float64)
     bias = (0 * one).requires_grad_()
     layer, count = OscillatorLayer(0.1 * one, -2 * one, one[:, None]), 400

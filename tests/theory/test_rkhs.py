@@ -151,7 +151,7 @@ def test_wide_network_of_many_channels_by_draws():
 
 
 def test_constant_rate_has_one_level():
-    """Erratum 000.4: W = 0, b = 0, logistic, L = 1/2 gives ‖ξ‖ = 2, above the √2 of the paper's example 4."""
+    """Erratum fermanian2021.4: W = 0, b = 0, logistic, L = 1/2 gives ‖ξ‖ = 2, above the √2 of the paper's example 4."""
     field = rnn_field(torch.zeros(1, 1), torch.zeros(1, 1), None, "logistic", total_variation=0.5)
     assert rkhs_norm(field, 4, readout=torch.ones(1)).value == 2
     plain = TensorField(field.rate, 1, 1, 1)

@@ -168,7 +168,7 @@ def test_time_runs_from_zero_to_its_weight():
 @given(path=paths(least=2, most=5))
 @settings(max_examples=40)
 def test_factorial_levels_are_bounded_by_the_powers_of_the_length(path):
-    """‖X^k‖ ≤ ‖X‖_TV^k, and for scaled paths with time ‖S‖ ≤ 2/(1 − L): paper 000, proposition 3."""
+    """‖X^k‖ ≤ ‖X‖_TV^k, and for scaled paths with time ‖S‖ ≤ 2/(1 − L): fermanian2021, proposition 3."""
     length = float(so.theory.path_lengths(path))
     for k, level in enumerate(signature(path, LEVEL)):
         assert float(torch.linalg.vector_norm(level)) <= length**k * (1 + 1e-12)

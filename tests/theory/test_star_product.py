@@ -42,7 +42,7 @@ def test_only_words_ending_in_time_are_not_zero():
 
 
 def test_affine_words_have_one_matrix_fewer_than_printed():
-    """Erratum 000.1: W_{i3} W_{i2} (W_{i1} h + b_{i1}), at h = 0."""
+    """Erratum fermanian2021.1: W_{i3} W_{i2} (W_{i1} h + b_{i1}), at h = 0."""
     field = random_field(3, 2, "identity")
     matrix = torch.zeros(5, 5, dtype=torch.float64)
     matrix[:3] = field.scale * torch.cat([field.recurrent, field.input_map], dim=1)

@@ -64,7 +64,7 @@ def test_expansion_converges_to_the_solution(index):
 
 
 def test_error_grows_with_the_weights():
-    """Figure 1b of paper 000: spirals, 2 units."""
+    """Figure 1b of fermanian2021: spirals, 2 units."""
     path, errors = spiral(), []
     base = random_field(2, 2, "tanh", seed=5)
     for size in (0.1, 0.3, 1.0):

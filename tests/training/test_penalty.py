@@ -16,7 +16,7 @@ from sostenuto.training.probes import PROBES
 
 
 def trained(**options):
-    """Train on the spirals of erratum 000.7, shortened."""
+    """Train on the spirals of erratum fermanian2021.7, shortened."""
     parts = spirals(seed=0, num_train=50, num_test=0)
     encoding = Encoding.fit(parts.train, scaling="none")
     train = encoding.encode(parts.train)

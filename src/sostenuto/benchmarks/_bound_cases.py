@@ -1,4 +1,4 @@
-"""What each bound of paper 000 says of a group of random models, beside what was measured of them.
+"""What each bound of fermanian2021 says of a group of random models, beside what was measured of them.
 
 A case draws one group by its seed and yields ``(bound's name, measured, bound)`` once a model; the bound is NaN where
 one of its assumptions fails.
@@ -141,7 +141,7 @@ def risks(seed: int) -> Iterator[Row]:
 
 
 def jackson(seed: int) -> Iterator[Row]:
-    """Paper 003, eq. (20): decaying terms fitted by the rates of the theorem, which is no less than the best."""
+    """wang2024, eq. (20): decaying terms fitted by the rates of the theorem, which is no less than the best."""
     generator = torch.Generator().manual_seed(seed)
     u = torch.linspace(0, 30, 1501, dtype=torch.float64)
     for _ in range(MODELS):

@@ -1,4 +1,4 @@
-"""Random RNN fields and paths that try the bounds of paper 000: widths to 64, large biases, weights over decades."""
+"""Random RNN fields and paths that try the bounds of fermanian2021: width ≤ 64, large biases, all sizes of weights."""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Every bound of paper 000 on 2000 random models and paths: how many break it, and how close they come.
+"""Every bound of fermanian2021 on 2000 random models and paths: how many break it, and how close they come.
 
 Models have 1 to 64 units, biases to some 100, weights over three decades and paths that are rough, smooth or jump. A
 bound that does not apply to a model says so; models are drawn until it applied to 2000. A bound counts as broken where
@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from sostenuto.benchmarks._bound_cases import CASES, Case
 
-TITLE = "every bound of paper 000 on 2000 random models: violations, and the share of the bound that is reached"
+TITLE = "every bound of fermanian2021 on 2000 random models: violations, and the share of the bound that is reached"
 COUNT = 2000
 RELATIVE, ABSOLUTE = 1e-9, 1e-12
 QUANTILES = {"median": 0.5, "upper_decile": 0.9, "largest": 1.0}

@@ -126,7 +126,7 @@ def _deltas(
     u: float,
     v: float,
 ) -> list[list[Tensor]]:
-    """Return δ = √n ∂f/∂g at every layer and step, 0 after a sequence's end (docs/errata.md, 004.4)."""
+    """Return δ = √n ∂f/∂g at every layer and step, 0 after a sequence's end (docs/errata.md, alemohammad2021.4)."""
     layers, steps, n = len(slopes), len(slopes[0]), len(readout)
     deltas = [[torch.empty(0)] * steps for _ in range(layers)]
     for t in reversed(range(steps)):

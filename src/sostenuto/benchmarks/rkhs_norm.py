@@ -1,6 +1,7 @@
 """How long the norm in the signature's RKHS takes: exactly with its gradient, and by random signs to 5 %.
 
-The published code of paper 000 takes 6.6 s for the first (32 units, order 3, with the gradient) and ends at order 4.
+The published code of fermanian2021 takes 6.6 s for the first (32 units, order 3, with the gradient) and ends at order
+4.
 """
 
 import statistics

@@ -3,7 +3,7 @@
 Signature, RBF, polynomial and neural tangent kernels are selected, with C, by the same cross-validation on the training
 part alone; the recurrent neural tangent kernel by its own classifier's search on the same part. The test part is looked
 at once, by the one machine that was selected. Sequences are as they come; for the polynomial and tangent kernels each
-is scaled to ‖x‖ = 1, as in paper 004.
+is scaled to ‖x‖ = 1, as in alemohammad2021.
 """
 
 import itertools

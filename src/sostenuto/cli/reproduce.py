@@ -20,7 +20,7 @@ STOPPED = 3
 
 @guarded
 def reproduce(
-    name: Annotated[str, typer.Argument(metavar="[NAME]", help="An experiment, such as 002/table-1.")] = "",
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="An experiment, such as rusch2021/table-1.")] = "",
     wants_list: Annotated[bool, typer.Option("--list", help="List the experiments and their last results.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="At most two minutes on two CPU cores.")] = False,
     reduced: Annotated[bool, typer.Option("--reduced", help="The affordable protocol, where there is one.")] = False,

@@ -19,7 +19,7 @@ class Stable(nn.Module):
 
     f is ε + softplus(x), ε + e^min(x, 5) or ε + 1/(1 + x²) and acts on the eigenvalues of S. In each form
     v*(W + Wᵀ)v ≤ −2ε|v|², so Re λ ≤ −ε. ``direct`` is W = M, **not constrained**: it is there to compare with.
-    Reference: paper 003, eq. (16), in the forms of ``docs/errata.md`` (003.4), where the printed ones fail.
+    Reference: wang2024, eq. (16), in the forms of ``docs/errata.md`` (wang2024.4), where the printed ones fail.
 
     Args:
         form: ``"diagonal"`` (the weight is a vector), ``"symmetric"`` or ``"dissipative"``.

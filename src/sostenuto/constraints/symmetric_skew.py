@@ -12,8 +12,8 @@ class SymmetricSkew(nn.Module):
     """Weigh the symmetric and the skew part of a free M: A = (1−β)(M + Mᵀ) + β(M − Mᵀ) − γI.
 
     The real parts of A's eigenvalues lie between (1−β)·λ_min(M + Mᵀ) − γ and (1−β)·λ_max(M + Mᵀ) − γ; β = 1 gives
-    A + Aᵀ = −2γI, β = ½ gives M − γI. Reference: paper 001, eqs. (9) and (10), as corrected in ``docs/errata.md``
-    (001.2, 001.3).
+    A + Aᵀ = −2γI, β = ½ gives M − γI. Reference: erichson2021, eqs. (9) and (10), as corrected in ``docs/errata.md``
+    (erichson2021.2, erichson2021.3).
 
     Args:
         beta: β, the share of the skew part, in [0, 1]; the paper takes [½, 1].
@@ -52,7 +52,7 @@ class SymmetricSkew(nn.Module):
 
     @torch.no_grad()
     def eigenvalue_bounds(self, free: Float[Tensor, "h h"]) -> tuple[float, float]:
-        """Bound the real parts of A's eigenvalues from M alone (paper 001, eq. (10), corrected).
+        """Bound the real parts of A's eigenvalues from M alone (erichson2021, eq. (10), corrected).
 
         >>> SymmetricSkew(0.75, 1.0).eigenvalue_bounds(torch.eye(2))
         (-0.5, -0.5)

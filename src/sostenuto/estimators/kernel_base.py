@@ -107,7 +107,7 @@ class KernelEstimator(BaseEstimator):
 
 
 def unit_norm(sequence: Float64[np.ndarray, "time channel"]) -> Float64[np.ndarray, "time channel"]:
-    """Divide by ‖x‖ over all steps and channels, as paper 004 does (appendix A.1); zeros stay zeros.
+    """Divide by ‖x‖ over all steps and channels, as alemohammad2021 does (appendix A.1); zeros stay zeros.
 
     >>> unit_norm(np.array([[3.0], [4.0]])).ravel()
     array([0.6, 0.8])

@@ -68,8 +68,8 @@ def sensitivities(
 ) -> tuple[list[float], list[Float64[np.ndarray, " point"]]]:
     """Return σ_w around the kernel's own and, for each, s(t) of eq. (20), averaged over pairs, on 64 points of time.
 
-    Each curve is divided by its largest value, as in Figure 3 of paper 004. Pairs are sequences of like length, few
-    where they are long.
+    Each curve is divided by its largest value, as in Figure 3 of alemohammad2021. Pairs are sequences of like length,
+    few where they are long.
     """
     order = np.argsort([len(sequence) for sequence in sequences], kind="stable")
     longest = len(sequences[order[-1]])

@@ -33,7 +33,7 @@ PAPER_GRID: dict[str, tuple[Any, ...]] = {
     "sigma_b": (0.0, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 0.9, 1.0, 2.0),
     "sigma_h": (0.0, 0.01, 0.1, 0.5, 1.0),
 }
-"""The hyper-parameters of paper 004, appendix A.1: 900 kernels, each with five costs."""
+"""The hyper-parameters of alemohammad2021, appendix A.1: 900 kernels, each with five costs."""
 EVIDENCE_BOUNDS = {"sigma_w": (1.34, 1.47), "sigma_b": (1e-3, 2.0), "sigma_h": (1e-3, 1.0)}
 """Where a likelihood looks for a σ: the range of the paper's grid, 0 left out."""
 REPEATS = 5
@@ -47,7 +47,7 @@ NOISES = tuple(10.0**power for power in range(-8, 1))
 
 
 class RNTKClassifier(ClassifierMixin, KernelEstimator):
-    """Classify sequences of any lengths by a kernel machine on the recurrent NTK (paper 004, section 4).
+    """Classify sequences of any lengths by a kernel machine on the recurrent NTK (alemohammad2021, section 4).
 
     ``X`` is ``(n, time)`` with one channel, ``(n, time, channel)`` as ``layout`` says, or a list of ``(time, channel)``
     or ``(time,)`` arrays of any lengths. Cost: n² values of the kernel for every σ tried, n³ for the machines; some

@@ -28,7 +28,7 @@ EVIDENCE_BOUNDS = {"sigma_w": (1.0, 1.8), "sigma_b": (1e-3, 2.0)}
 
 
 class RNTKRegressor(RegressorMixin, KernelEstimator):
-    """Predict one or several numbers from sequences of any lengths with the recurrent NTK (paper 004, section 4).
+    """Predict one or several numbers from sequences of any lengths with the recurrent NTK (alemohammad2021, section 4).
 
     Sequences are those of `RNTKClassifier`.
 

@@ -1,6 +1,6 @@
 """Experiments: every table and figure of the five papers, found by name and run again.
 
-An experiment is a folder ``<paper>/<item>`` here, such as ``002/figure-2``, with four files:
+An experiment is a folder ``<paper>/<item>`` here, such as ``rusch2021/figure_2``, with four files:
 
 - ``config.toml``, what it is, what it needs, and its settings by protocol (quick, reduced, full),
 - ``expected.toml``, the paper's numbers and laws,

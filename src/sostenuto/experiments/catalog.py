@@ -1,15 +1,15 @@
 """Find the experiments, and read what each of them is."""
 
 import difflib
-import importlib.util
 import re
-import sys
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import sostenuto.experiments as experiments
 from sostenuto.checks import FileFormatError, InputError, check_choice, require, sentence, shown
 from sostenuto.experiments.expectation import Expectation
 from sostenuto.experiments.settings import Settings
@@ -19,7 +19,8 @@ FILES = ("config.toml", "expected.toml", "run.py", "README.md")
 PROTOCOLS = ("quick", "reduced", "full")
 """From the cheapest to the paper's own."""
 KEYS = ("title", "paper", "what", "needs_data", "needs_device", "time")
-_PAPER = re.compile(r"\d{3}")
+_PAPER = re.compile(r"[a-z]+\d{4}")
+"""A paper's key, as docs/bibliography.md lists them: its first author and its year."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Experiment:
         check_choice("needs_device", config["needs_device"], ("cpu", "gpu"))
         expected = _toml(folder / "expected.toml")
         return cls(
-            name=f"{folder.parent.name}/{folder.name}",
+            name=_name(folder),
             folder=folder,
             needs_data=tuple(config["needs_data"]),
             comparable=tuple(config.get("comparable", ("reduced", "full"))),
@@ -75,33 +76,29 @@ class Experiment:
         return Settings(self.protocols["full"]).changed(self.protocols[protocol]).changed(changes or {})
 
     def load(self) -> Callable[..., None]:
-        """Return ``run`` of the folder's ``run.py``; a folder's name is no identifier, so it is loaded by its path."""
-        module_name = "sostenuto_experiment_" + re.sub(r"\W", "_", self.name)
-        spec = importlib.util.spec_from_file_location(module_name, self.folder / "run.py")
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[module_name] = module
-        spec.loader.exec_module(module)
-        return module.run
+        """Import the folder's ``run.py`` and return its ``run``; folders elsewhere join the package's path."""
+        root = str(self.folder.parents[1])
+        if root not in experiments.__path__:
+            experiments.__path__.append(root)
+        return import_module(f"{experiments.__name__}.{self.folder.parent.name}.{self.folder.name}.run").run
 
 
 def names(root: Path = ROOT) -> list[str]:
     """List the experiments, sorted by paper, tables before figures, then by number.
 
-    >>> "003/figure-1" in names()
+    >>> "wang2024/figure-1" in names()
     True
     """
     papers = [folder for folder in sorted(root.iterdir()) if folder.is_dir() and _PAPER.fullmatch(folder.name)]
     items = [item for paper in papers for item in paper.iterdir() if (item / "config.toml").is_file()]
-    return [f"{item.parent.name}/{item.name}" for item in sorted(items, key=_order)]
+    return [_name(item) for item in sorted(items, key=_order)]
 
 
 def find(name: str, root: Path = ROOT) -> Experiment:
     """Read the experiment ``name``; an unknown name is refused with the closest ones.
 
-    >>> find("003/figure-1").paper
-    '003'
+    >>> find("wang2024/figure-1").paper
+    'wang2024'
     """
     known = names(root)
     if name not in known:
@@ -110,7 +107,12 @@ def find(name: str, root: Path = ROOT) -> Experiment:
         meant = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
         cure = f"{meant}sostenuto reproduce --list shows what there is"
         raise InputError(sentence("expected the name of an experiment", f"got {name!r}", cure))
-    return Experiment.read(root / name)
+    return Experiment.read(root / name.replace("-", "_"))
+
+
+def _name(folder: Path) -> str:
+    """Write a folder's name as the command line has it: ``rusch2021/table_1`` is ``rusch2021/table-1``."""
+    return f"{folder.parent.name}/{folder.name.replace('_', '-')}"
 
 
 def _order(folder: Path) -> tuple[str, bool, list[tuple[int, str]]]:

@@ -29,7 +29,7 @@ class Listed(Record):
 def listed(data_dir: PathLike | None = None, *, root: Path = ROOT, runs: Path = RUNS) -> list[Listed]:
     """List every experiment with its last result.
 
-    >>> [line.device for line in listed() if line.name == "003/figure-1"]
+    >>> [line.device for line in listed() if line.name == "wang2024/figure-1"]
     ['cpu']
     """
     lines = []

@@ -42,7 +42,7 @@ def reproduce(
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     result = reproduce("003/figure-1", protocol="quick", out=folder, progress=False)
+    ...     result = reproduce("wang2024/figure-1", protocol="quick", out=folder, progress=False)
     >>> result.verdict
     'reproduced'
     """

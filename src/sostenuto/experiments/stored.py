@@ -25,7 +25,7 @@ def checkout() -> Path | None:
 def stored_path(name: str, results: Path) -> Path:
     """Return the file that keeps an experiment's result.
 
-    >>> stored_path("002/figure-2", Path("results/experiments")).as_posix()
+    >>> stored_path("rusch2021/figure-2", Path("results/experiments")).as_posix()
     'results/experiments/002_figure-2.json'
     """
     return results / f"{name.replace('/', '_')}.json"

@@ -18,9 +18,9 @@ BUDGET = 2**28
 class EmpiricalNTK(SequenceKernel):
     """Compare sequences by a model's gradients: Θ̂(x, y) = (1/d) Σ_k ⟨∇_θ f_k(x), ∇_θ f_k(y)⟩ over its d outputs.
 
-    For one output it is the kernel that gradient descent follows at this θ (paper 004, section 2); with several, the
-    mean of the diagonal blocks, which is what Θ ⊗ I_d has there. Everything runs in float64. Where more than one step
-    comes out, the last is taken.
+    For one output it is the kernel that gradient descent follows at this θ (alemohammad2021, section 2); with several,
+    the mean of the diagonal blocks, which is what Θ ⊗ I_d has there. Everything runs in float64. Where more than one
+    step comes out, the last is taken.
 
     Args:
         model: a module from ``(batch, time, channel)`` to ``(batch, out)`` or ``(batch, time, out)``; recurrent layers

@@ -14,8 +14,9 @@ class NTK(SequenceKernel):
     """Compare sequences, all steps side by side, as an infinitely wide perceptron of ``num_layers`` hidden layers does.
 
     Σ¹ = σ_w²⟨x, y⟩/m + σ_b², Σ^ℓ = σ_w² V_φ[Σ^{ℓ−1}] + σ_b² for ℓ ≥ 2, and Θ = Σ_ℓ Σ^ℓ ∏_{ℓ′ ≥ ℓ} Σ̇^{ℓ′} + 𝒦 with
-    Σ̇^ℓ = σ_w² V_φ′[Σ^ℓ], but σ_v² for σ_w² in the last (paper 004, appendix A.1, as corrected in docs/errata.md,
-    004.5). It is the recurrent NTK of an RNN that reads x at the first of ``num_layers`` steps and nothing after.
+    Σ̇^ℓ = σ_w² V_φ′[Σ^ℓ], but σ_v² for σ_w² in the last (alemohammad2021, appendix A.1, as corrected in docs/errata.md,
+    alemohammad2021.5). It is the recurrent NTK of an RNN that reads x at the first of ``num_layers`` steps and nothing
+    after.
 
     Sequences of unequal length are compared as if zeros followed the shorter one; each is divided by √m of its own
     number m of values, so that k depends on the two sequences alone.

@@ -7,7 +7,7 @@ from sostenuto.kernels.base import Bounds, Diagonal, Matrix, SequenceKernel, Ste
 
 
 class Polynomial(SequenceKernel):
-    """Compare sequences by a power of their inner product: k(x, y) = (r + ⟨x, y⟩)^d (paper 004, appendix A.1).
+    """Compare sequences by a power of their inner product: k(x, y) = (r + ⟨x, y⟩)^d (alemohammad2021, appendix A.1).
 
     ⟨·, ·⟩ runs over all steps and channels; sequences of unequal length are compared as if zeros followed the shorter
     one. Scale sequences to ‖x‖ = 1, as the paper does, or values grow with the length.

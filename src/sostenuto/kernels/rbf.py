@@ -11,7 +11,7 @@ class RBF(SequenceKernel):
     """Compare sequences by their distance, step against step: k(x, y) = exp(−‖x − y‖² / 2ℓ²).
 
     ‖·‖ runs over all steps and channels. Sequences of unequal length are compared as if zeros followed the shorter one,
-    which is what paper 004 (section 4) does for kernels that have no notion of length. So k depends on the two
+    which is what alemohammad2021 (section 4) does for kernels that have no notion of length. So k depends on the two
     sequences alone, never on what else is in the batch; and to this kernel a sequence with zeros appended is the same
     sequence.
 

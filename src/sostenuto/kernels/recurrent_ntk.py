@@ -27,8 +27,9 @@ class RecurrentNTK(SequenceKernel):
 
     The network is g^ℓ_t = σ_w/√n·W h^ℓ_{t−1} + σ_u/√n·U h^{ℓ−1}_t + σ_b b (h⁰_t = x_t, and √m of m channels for √n),
     h = φ(g), h_0 ~ N(0, σ_h²) drawn for each distinct sequence, read out by σ_v/√n·v at the last step or from the mean
-    over steps. Θ(x, y) = ⟨∇f(x), ∇f(y)⟩ at initialization, as n → ∞ (paper 004, Theorem 1, as corrected in
-    docs/errata.md, 004.1–004.4). Lengths may differ and nothing is padded: sequences meet at their ends.
+    over steps. Θ(x, y) = ⟨∇f(x), ∇f(y)⟩ at initialization, as n → ∞ (alemohammad2021, Theorem 1, as corrected in
+    docs/errata.md, alemohammad2021.1 to 4). Lengths may differ and nothing is padded: sequences meet at
+    their ends.
 
     Args:
         num_layers: L.
@@ -144,7 +145,7 @@ class RecurrentNTK(SequenceKernel):
             return (torch.log(values) + 2 * units).numpy()
 
     def covariances(self, x: Any, y: Any) -> Covariances:
-        """Return Σ and Π of one pair, tensors (layer, t, t′), and 𝒦 (paper 004, eqs. (8), (9), (13)–(18)).
+        """Return Σ and Π of one pair, tensors (layer, t, t′), and 𝒦 (alemohammad2021, eqs. (8), (9), (13)–(18)).
 
         >>> pair = RecurrentNTK(sigma_w=1.4, sigma_b=0.1).covariances([1.0, -1.0, 1.0], [0.6, 0.8])
         >>> pair.sigma.shape, round(float(pair.ntk), 4)
@@ -158,7 +159,7 @@ class RecurrentNTK(SequenceKernel):
             return covariances(one, other, scales, dual, pooling=self.pooling)
 
     def sensitivity(self, x: Any, y: Any) -> Diagonal:
-        """Return s(t) = ‖∇_{x_t} Θ(x, y)‖ at every step of x, divided by the largest (paper 004, eq. (20), Figure 3).
+        """Return s(t) = ‖∇_{x_t} Θ(x, y)‖ at every step of x, over the largest (alemohammad2021, eq. (20), Figure 3).
 
         A flat s(t) weighs all steps alike: choose σ for it where nothing is known of the data (section 3.4).
 

@@ -26,7 +26,7 @@ class Signature(SequenceKernel):
     """Compare sequences as paths by their signatures: K(x, y) = Σ_{k=0}^N w_k ⟨X^k, Y^k⟩.
 
     X^k holds the k-fold iterated integrals of the piecewise linear path through the points of x. With
-    ``normalization="factorial"`` w_k = (k!)²: the kernel of paper 000, section 2.2, truncated at N; for total
+    ``normalization="factorial"`` w_k = (k!)²: the kernel of fermanian2021, section 2.2, truncated at N; for total
     variations below 1 what is cut off is at most q^(N+1)/(1 − q), q the product of both. With ``"none"`` w_k = 1; then
     ``level=None`` is the whole sum, the solution of a partial differential equation (extra ``signature``).
 

@@ -17,13 +17,13 @@ from sostenuto.ops.recurrent_ntk.profile import profile
 class UntiedRecurrentNTK(RecurrentNTK):
     """Compare sequences as an infinitely wide RNN does whose W_t, U_t and b_t belong to one step t each.
 
-    At equal lengths it is `RecurrentNTK` (paper 004, Theorem 3). At unequal lengths T ≠ T′ the last states come from
-    different weights: their pre-activations are uncorrelated, no gradient but the read-out's is shared, and
+    At equal lengths it is `RecurrentNTK` (alemohammad2021, Theorem 3). At unequal lengths T ≠ T′ the last states come
+    from different weights: their pre-activations are uncorrelated, no gradient but the read-out's is shared, and
 
         Θ(x, y) = 𝒦(x, y) = σ_v² E[φ(g_T)] E[φ(g′_T′)]
 
-    (docs/errata.md, 004.6), which is σ_v²√(q q′)/2π for the rectifier and 0 for an odd φ. Steps are counted from the
-    start, as in `WideRNN`. Options are those of `RecurrentNTK`, with ``pooling="last"``.
+    (docs/errata.md, alemohammad2021.6), which is σ_v²√(q q′)/2π for the rectifier and 0 for an odd φ. Steps are counted
+    from the start, as in `WideRNN`. Options are those of `RecurrentNTK`, with ``pooling="last"``.
 
     >>> x, y = [1.0, -1.0, 1.0], [0.6, 0.8]
     >>> UntiedRecurrentNTK(sigma_w=1.4)([x, y]).round(4)

@@ -19,10 +19,11 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "erf":
 class WideRNN(nn.Module):
     """f = σ_v/√n·v h^L_T, g^ℓ_t = σ_w/√n·W h^ℓ_{t−1} + σ_u/√n·U h^{ℓ−1}_t + σ_b b, all ~ N(0, 1), h_0 ~ N(0, σ_h²).
 
-    The factors stay outside the weights, so that their gradients have a limit as the width n grows (paper 004, eqs.
-    (1), (2), (5), (6); docs/errata.md, 004.4). Untied weights are drawn anew for each of ``steps`` steps (section 3.3).
-    h_0 is drawn for each distinct sequence and layer, from the sequence's values and a seed of the network: equal
-    sequences start alike, in every call. With σ_h > 0 it cannot be mapped: `EmpiricalNTK` takes ``method="loop"``.
+    The factors stay outside the weights, so that their gradients have a limit as the width n grows (alemohammad2021,
+    eqs. (1), (2), (5), (6); docs/errata.md, alemohammad2021.4). Untied weights are drawn anew for each of ``steps``
+    steps (section 3.3). h_0 is drawn for each distinct sequence and layer, from the sequence's values and a seed of the
+    network: equal sequences start alike, in every call. With σ_h > 0 it cannot be mapped: `EmpiricalNTK` takes
+    ``method="loop"``.
 
     >>> network = WideRNN(1, 64, generator=torch.Generator().manual_seed(0))
     >>> network(torch.zeros(5, 7, 1, dtype=torch.float64)).shape

@@ -98,7 +98,7 @@ class SequenceModel(nn.Module):
 
 
 def linear_head(inputs: int, outputs: int) -> nn.Linear:
-    """Make a linear read-out with Kaiming-normal weights and zero bias (paper 002, appendix A)."""
+    """Make a linear read-out with Kaiming-normal weights and zero bias (rusch2021, appendix A)."""
     head = nn.Linear(inputs, outputs)
     nn.init.kaiming_normal_(head.weight)
     nn.init.zeros_(head.bias)

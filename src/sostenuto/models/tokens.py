@@ -15,7 +15,7 @@ from sostenuto.types import Lengths, Timespans, Tokens
 class TokenClassifier(SequenceModel):
     """Embed token ids, read them, return one score per class.
 
-    ``embedding_dropout`` drops whole words: a token's vector is zero wherever it occurs in the batch (paper 002's IMDB
+    ``embedding_dropout`` drops whole words: a token's vector is zero wherever it occurs in the batch (rusch2021's IMDB
     setting). Id 0 is padding.
 
     >>> from sostenuto.nn import GRU

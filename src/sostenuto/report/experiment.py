@@ -77,7 +77,7 @@ def render(result: ExperimentResult, drawings: Sequence[Drawing] = ()) -> str:
     sections.append(_measured_section(result))
     return compose(
         name=f"{result.name}: {result.title}",
-        subject=f"paper {result.paper}, {result.protocol} protocol",
+        subject=f"{result.paper}, {result.protocol} protocol",
         kind="experiment",
         judgment=Judgment(OUTCOMES[result.verdict], result.verdict.capitalize(), _sentence(result), result.notes),
         headline=_cards(result),

@@ -1,4 +1,4 @@
-"""Bounds on expansions and norms of an RNN: propositions 3 to 5 of paper 000, repaired, and better ones for any width.
+"""Bounds on expansions and norms of RNNs: propositions 3 to 5 of fermanian2021, repaired, and better ones at any width.
 
 Proofs are in ``docs/rnn_as_kernel.md``. σ is bounded with |σ^(m)| ≤ ρ^m·m! (tanh: ρ = 1, logistic: ρ = 1/2), or the
 identity. s = 2·duration/(1 − L), d̄ = d + 1. Every function answers with a `Bound`, which says what it assumed.
@@ -22,7 +22,7 @@ def signature_norm_bound(total_variation: float) -> Bound:
     """Bound ‖S_{[0,t]}(X̄)‖ for every path of length at most L: 1/√(1 − r²), r = (1 + L)/2.
 
     X̄ is r long, so ‖X̄^k‖ ≤ r^k. The term ``paper`` is 2/(1 − L) of proposition 3, which adds the levels' norms, not
-    their squares. Reference: paper 000, proposition 3.
+    their squares. Reference: fermanian2021, proposition 3.
 
     >>> bound = signature_norm_bound(0.5)
     >>> round(bound.value, 3), bound.terms["paper"]
@@ -38,8 +38,9 @@ def star_product_bound(rnn: Any, order: int, *, total_variation: float = 0.5) ->
     """Bound the largest coordinate of F^w(h̄) over all words of ``order`` N letters ending in time and all states h̄.
 
     |F^w|_∞ ≤ s·(ρ·g₁)^(N−1)·(2N−3)!!, g₁ = max(s‖U‖_∞, max|V_ri|). Terms: ``row_sum`` is s(s‖W‖_∞)^(N−1)(2N−3)!! of
-    ``docs/errata.md`` (000.3) where s ≥ 1; ``euclidean`` bounds ‖F^w‖; ``paper`` is proposition 5 in its repaired form
-    (000.2), for ‖F^w‖ too. For the identity the states are those with ‖h‖ ≤ M, ‖x‖ ≤ L and there is one tree.
+    ``docs/errata.md`` (fermanian2021.3) where s ≥ 1; ``euclidean`` bounds ‖F^w‖; ``paper`` is proposition 5 in its
+    repaired form (fermanian2021.2), for ‖F^w‖ too. For the identity the states are those with ‖h‖ ≤ M, ‖x‖ ≤ L and
+    there is one tree.
 
     >>> from sostenuto.theory.tensor_field import rnn_field
     >>> field = rnn_field(torch.zeros(9, 9), torch.zeros(9, 1), torch.full((9,), 30.0), "logistic")
@@ -108,8 +109,9 @@ def rkhs_norm_bound(
 
     ‖ξ‖ ≤ 2‖ψ‖₁·s/(1 + √(1 − 2ρg₂)) where 2ρg₂ ≤ 1, g₂ = max_r √(s²‖U_r‖₁² + ‖V_r‖₂²). With ``order`` N the first N
     levels are summed exactly and only the rest is bounded. Terms: ``row_sum`` is ‖ψ‖₁s/(1 − 2s√d̄·‖W‖_∞), the bound
-    of ``docs/errata.md`` (000.3), NaN where its denominator is not positive; ``tail`` what lies beyond ``order``;
-    ``all_outputs`` the root of the sum of squares over outputs. For the identity ‖ξ‖ is finite for all weights.
+    of ``docs/errata.md`` (fermanian2021.3), NaN where its denominator is not positive; ``tail`` what lies beyond
+    ``order``; ``all_outputs`` the root of the sum of squares over outputs. For the identity ‖ξ‖ is finite for all
+    weights.
 
     >>> from sostenuto.theory.tensor_field import rnn_field
     >>> field = rnn_field(torch.zeros(1, 1), torch.zeros(1, 1), torch.full((1,), 30.0), "logistic")

@@ -1,4 +1,4 @@
-"""How far a network is from its continuous-time limit: proposition 1 of paper 000, and steps of higher order."""
+"""How far a network is from its continuous-time limit: proposition 1 of fermanian2021, and steps of higher order."""
 
 import math
 from typing import Any
@@ -19,7 +19,7 @@ def discretization_bound(rnn: Any, steps: int, *, total_variation: float = 0.5) 
     """Bound ‖H_{j/T} − h_j‖ for the network of T = ``steps`` steps and every path of length at most L.
 
     (‖f‖_∞(e^{K_h} − 1)/2 + K_x·L·e^{K_h})/T. The term ``paper`` is c₁/T of proposition 1, which is larger. Both ask for
-    Lipschitz constants only, whatever the activation. Reference: paper 000, proposition 1.
+    Lipschitz constants only, whatever the activation. Reference: fermanian2021, proposition 1.
 
     >>> from sostenuto.theory.tensor_field import rnn_field
     >>> bound = discretization_bound(rnn_field(torch.zeros(1, 1), torch.ones(1, 1)), 100)
@@ -67,7 +67,7 @@ def runge_kutta_bound(
 
     Σ_j e^{K(1−(j+1)/T)}·(τ/T)·Σ_{n≥p} C_n γ_j^n (1 + 2^{−n}) with C_n the Catalan numbers, p the order,
     γ_j = ρ(τ‖U‖_∞/T + max_r‖V_r‖₂·|x_{j+1} − x_j|) and K = τ·sup|σ′|·‖U‖_∞, where every 4γ_j ≤ 1: O(1/T^p) on a path of
-    bounded speed. ``method`` is one of `discretize`'s. Reference: paper 000, section 5; proof in
+    bounded speed. ``method`` is one of `discretize`'s. Reference: fermanian2021, section 5; proof in
     ``docs/rnn_as_kernel.md``.
 
     >>> from sostenuto.theory.tensor_field import rnn_field

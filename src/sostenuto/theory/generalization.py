@@ -1,4 +1,4 @@
-"""`generalization_bound`: what paper 000 guarantees for a trained model, or which of its assumptions fails."""
+"""`generalization_bound`: what fermanian2021 guarantees for a trained model, or which of its assumptions fails."""
 
 import math
 from dataclasses import replace
@@ -22,7 +22,7 @@ def embedding_bound(rnn: Any, steps: int, readout: Tensor | None = None, *, tota
     """Bound |z_j − ξ(X)|: how far the outputs of T = ``steps`` steps are from a function in the RKHS.
 
     ‖ψ‖_op·c/T with c/T of `discretization_bound`, where (A₂) holds as `rkhs_norm_bound` checks it; the term ``norm``
-    bounds ‖ξ‖. Reference: paper 000, theorem 1 and eq. (14).
+    bounds ‖ξ‖. Reference: fermanian2021, theorem 1 and eq. (14).
 
     >>> from sostenuto.theory.tensor_field import rnn_field
     >>> field = rnn_field(torch.eye(2) / 100, torch.ones(2, 1) / 100)
@@ -66,7 +66,7 @@ def generalization_bound(
         target_bound: K_y ≥ ‖y‖, for numbers, chosen in advance.
 
     The record has the terms, and where an assumption fails its name and value; a value above 1 says nothing about a
-    probability. Reference: paper 000, theorems 2 and 3, as derived in ``docs/rnn_as_kernel.md``.
+    probability. Reference: fermanian2021, theorems 2 and 3, as derived in ``docs/rnn_as_kernel.md``.
 
     >>> from types import SimpleNamespace
     >>> from sostenuto.nn import ResidualGRU

@@ -1,4 +1,4 @@
-"""How well linear RNNs of width m approximate a linear functional: eq. (20) of paper 003, with its constant."""
+"""How well linear RNNs of width m approximate a linear functional: eq. (20) of wang2024, with its constant."""
 
 import math
 
@@ -15,7 +15,7 @@ def jackson_bound(width: int, *, smoothness: int, decay: float, size: float, cha
         sup_{‖x‖_∞ ≤ 1} |H_t(x) − Ĥ_t(x)| ≤ d·γ·(α + 1)·(π/4)^α·(2α + 1)!/(α + 1)! / (m(m−1)⋯(m−α+1)), m ≥ α.
 
     The paper's C(α)γd/(βm^α) has a factor 1/β too many: a change of the unit of time changes β alone, and neither γ nor
-    the error. Reference: paper 003, theorem A.3; the constant is derived in ``docs/rnn_as_kernel.md``.
+    the error. Reference: wang2024, theorem A.3; the constant is derived in ``docs/rnn_as_kernel.md``.
 
     Args:
         width: m.

@@ -38,7 +38,7 @@ def mean_prediction(
     """Return the mean prediction of networks that start at mean 0, after gradient flow for ``time``.
 
     f_s(x) = Θ(x, X) Θ⁻¹ (I − exp(−η Θ s / N)) y for the mean over N samples of ½(f − y)², or without N for the sum. It
-    solves ∂f/∂s = −η Θ(x, X) ∇𝓛 with the constant kernel of Theorem 2 (paper 004, eq. (4)); as s → ∞ it is kernel
+    solves ∂f/∂s = −η Θ(x, X) ∇𝓛 with the constant kernel of Theorem 2 (alemohammad2021, eq. (4)); as s → ∞ it is kernel
     regression without a ridge. Directions in which Θ vanishes are not learned.
 
     Args:
@@ -71,7 +71,7 @@ def mean_prediction(
 
 
 def learning_rate_limit(kernel: Square) -> float:
-    """Return η* = 2 / (λ_min + λ_max) of Θ(X, X), below which Theorem 2 of paper 004 lets the learning rate lie.
+    """Return η* = 2 / (λ_min + λ_max) of Θ(X, X), below which Theorem 2 of alemohammad2021 lets the learning rate lie.
 
     For the sum over samples of ½(f − y)² it is the step at which gradient descent contracts fastest in every direction;
     descent diverges from 2/λ_max on. For the mean over N samples both are N times as large.
@@ -95,9 +95,9 @@ def kernel_drift(
 ) -> Drift:
     """Train a copy's weights by full-batch gradient descent at half of η* and return how far its tangent kernel moved.
 
-    Theorem 2 of paper 004: with NTK initialization and a Lipschitz φ′ (erf and tanh, not the rectifier: docs/errata.md,
-    004.6) the drift falls at least as n^−½ with the width n; what is measured falls about as n^−1. The loss is the sum
-    of ½(f − y)²; the model is left as it came.
+    Theorem 2 of alemohammad2021: with NTK initialization and a Lipschitz φ′ (erf and tanh, not the rectifier:
+    docs/errata.md, alemohammad2021.6) the drift falls at least as n^−½ with the width n; what is measured falls about
+    as n^−1. The loss is the sum of ½(f − y)²; the model is left as it came.
     """
     from sostenuto.kernels import EmpiricalNTK  # brings scikit-learn, which nothing else here needs
 

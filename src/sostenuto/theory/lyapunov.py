@@ -35,7 +35,7 @@ class LyapunovMatrix:
 
     @property
     def least(self) -> float:
-        """The least eigenvalue of P: at least 1/(2‖A‖₂) (paper 003, eq. (65), corrected), at least 1 if discrete."""
+        """The least eigenvalue of P: at least 1/(2‖A‖₂) (wang2024, eq. (65), corrected), at least 1 if discrete."""
         return float(torch.linalg.eigvalsh(self.P)[0])
 
     @property
@@ -67,8 +67,8 @@ class LyapunovMatrix:
     def basin_radius(self, share: float) -> float:
         """Give Υ = √(L/(2‖P‖₂‖A‖₂)), within which diag(v)²A changes V′ by at most the share L of |v|².
 
-        Paper 003, lemma A.9, as corrected in ``docs/errata.md`` (003.2): with v = tanh(Wh + z), v′ = (I − diag(v)²)Wv
-        and |vᵀ(Wᵀdiag(v)²P + P diag(v)²W)v| ≤ L|v|² for all |v|₂ ≤ Υ, so that V still falls there.
+        wang2024, lemma A.9, as corrected in ``docs/errata.md`` (wang2024.2): with v = tanh(Wh + z), v′ = (I −
+        diag(v)²)Wv and |vᵀ(Wᵀdiag(v)²P + P diag(v)²W)v| ≤ L|v|² for all |v|₂ ≤ Υ, so that V still falls there.
         """
         check_fraction("share", share)
         require(not self.discrete, "expected a differential equation", "got a discrete map")
@@ -89,7 +89,7 @@ def lyapunov(
     or with ``discrete=True``, by the Jacobian of its step. A matrix that is not Hurwitz (not Schur) has no such P: the
     answer is then an error that says "not applicable" with the abscissa. ‖P‖₂ and the transient are reported because
     eigenvalues bound neither: for [[−1, 10], [0, −1]], ‖P‖₂ = 25.7, not ½, and ‖e^{At}‖ rises to 3.7. Reference:
-    paper 003, lemmas A.8 and A.9, as corrected in ``docs/errata.md`` (003.1 and 003.2).
+    wang2024, lemmas A.8 and A.9, as corrected in ``docs/errata.md`` (wang2024.1 and wang2024.2).
 
     Args:
         layer: a recurrent layer of this library, or a matrix.

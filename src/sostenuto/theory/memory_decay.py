@@ -1,4 +1,4 @@
-"""How memory decays: of linear RNNs, of what they approximate, and as fading memory (paper 003, appendix A)."""
+"""How memory decays: of linear RNNs, of what they approximate, and as fading memory (wang2024, appendix A)."""
 
 import math
 
@@ -25,7 +25,7 @@ def response_decay_bound(
         e^{βt}|y^(k)(t)| ≤ √(cᵀP⁻¹c)·√((W^{k−1}b)ᵀP(W^{k−1}b)),
 
     where every eigenvalue of W lies below −β; no eigenvalue of a W that is not normal bounds it alone
-    (``docs/errata.md``, 003.1). By theorem A.4 of paper 003 what linear RNNs approximate with all its derivatives
+    (``docs/errata.md``, wang2024.1). By theorem A.4 of wang2024 what linear RNNs approximate with all its derivatives
     inherits the decay: see `inherited_decay_bound`. The term ``abscissa`` is the largest real part.
 
     Args:
@@ -65,7 +65,7 @@ def inherited_decay_bound(
 ) -> Float[Tensor, " time"]:
     """Bound |f(t)| for what functions |f_m(t)| ≤ C e^{−βt} approximate to sup_t |f(t) − f_m(t)| ≤ ε_m.
 
-    |f(t)| ≤ C e^{−βt} + inf_m ε_m. With ε_m → 0 it is C e^{−βt} itself, the same β: lemma A.10 of paper 003, which
+    |f(t)| ≤ C e^{−βt} + inf_m ε_m. With ε_m → 0 it is C e^{−βt} itself, the same β: lemma A.10 of wang2024, which
     gives every smaller one.
 
     Args:
@@ -89,7 +89,7 @@ def inherited_decay_bound(
 def fading_memory_gain(response: Float[Tensor, "lag channel"], weight: Float[Tensor, " lag"]) -> Bound:
     """Bound |H(x) − H(x′)| / sup_s w_s‖x_{t−s} − x′_{t−s}‖₂ for H_t(x) = Σ_s ⟨ρ_s, x_{t−s}⟩: Σ_s ‖ρ_s‖₂/w_s, attained.
 
-    Where it is finite H has fading memory with the weight w: eq. (25) of paper 003 holds with δ = ε/gain. Neither
+    Where it is finite H has fading memory with the weight w: eq. (25) of wang2024 holds with δ = ε/gain. Neither
     decaying nor fading memory implies the other (remark A.5).
 
     Args:
@@ -115,7 +115,7 @@ def contraction_fading_gain(factor: float, gain: float, *, decay: float) -> Boun
     """Bound ‖h_t − h′_t‖ / sup_s w_s‖x_{t−s} − x′_{t−s}‖ with w_s = decay^s: gain/(1 − factor/decay).
 
     For any recurrence with ‖h⁺ − h′⁺‖ ≤ factor·‖h − h′‖ + gain·‖x − x′‖ and equal states long ago, such as a layer with
-    a discrete certificate. So a contraction has fading memory for every decay in (factor, 1]: paper 003, eq. (25), with
+    a discrete certificate. So a contraction has fading memory for every decay in (factor, 1]: wang2024, eq. (25), with
     δ = ε/gain.
 
     Args:

@@ -17,7 +17,7 @@ def star_product(field: TensorField, directions: Float[Tensor, "word letter d"])
     """Give F^{z1} ⋆ … ⋆ F^{zk}(H̄_0), F^z = Σ_i z_i F^i, for each row z_1 … z_k of ``directions``.
 
     A basis vector z_j takes one letter. The cost doubles with every letter; words are done side by side.
-    Reference: paper 000, definition 2.
+    Reference: fermanian2021, definition 2.
 
     >>> field = TensorField(lambda h, x: h + 1, 1, 1, 1, total_variation=0.5)
     >>> time = torch.tensor([0.0, 1.0], dtype=torch.float64)

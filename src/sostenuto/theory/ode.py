@@ -1,6 +1,6 @@
 """The continuous-time limit of a network, solved to rounding, and the step methods that a network can be.
 
-X is the piecewise linear path from the origin through x_1 … x_T at the times j/T, as everywhere in paper 000.
+X is the piecewise linear path from the origin through x_1 … x_T at the times j/T, as everywhere in fermanian2021.
 """
 
 from typing import Any
@@ -35,7 +35,7 @@ def solve(
     """Solve dH = f(H, X) dt, H_0 = 0, and give H at every point of the path.
 
     Gragg's method extrapolated on each segment, where the solution is smooth, until two columns differ by at most
-    ``tolerance`` relative to the state; a segment that does not settle is halved. Reference: paper 000, eq. (3).
+    ``tolerance`` relative to the state; a segment that does not settle is halved. Reference: fermanian2021, eq. (3).
 
     >>> from sostenuto.theory.tensor_field import rnn_field
     >>> field = rnn_field(torch.ones(1, 1), torch.zeros(1, 1), torch.ones(1), "identity")  # h′ = h + 1
@@ -60,8 +60,8 @@ def discretize(
 ) -> Float[Tensor, "*batch time hidden"]:
     """Take T steps of size 1/T along the path by ``"residual"``, ``"euler"``, ``"midpoint"``, ``"rk3"`` or ``"rk4"``.
 
-    ``"residual"`` is the network itself, h_{j+1} = h_j + f(h_j, x_{j+1})/T (paper 000, eq. (1)): Euler's method with
-    the input taken at the end of the step. The others are Runge–Kutta methods, and networks too (section 5).
+    ``"residual"`` is the network itself, h_{j+1} = h_j + f(h_j, x_{j+1})/T (fermanian2021, eq. (1)): Euler's method
+    with the input taken at the end of the step. The others are Runge–Kutta methods, and networks too (section 5).
 
     >>> from sostenuto.theory.tensor_field import rnn_field
     >>> field = rnn_field(torch.ones(1, 1), torch.zeros(1, 1), torch.ones(1), "identity")  # h′ = h + 1

@@ -2,7 +2,7 @@
 
 A unit with step h, weight w and stiffness α moves by z ← z − h·[tanh(A) + α y], y ← y + h z with A = w y + drive. Its
 Jacobian depends on the curvature q = α + w·tanh′(A) alone, which lies between α and α + w. The statements here are
-paper 002's as corrected in ``docs/errata.md`` (002.1 to 002.3); ``docs/unicornn.md`` proves them.
+rusch2021's as corrected in ``docs/errata.md`` (rusch2021.1 to rusch2021.3); ``docs/unicornn.md`` proves them.
 
 All functions take numbers or tensors that broadcast, one entry a unit, and answer in float64. Where a statement's
 condition fails the entry is NaN, never a number that looks like a bound.
@@ -29,7 +29,7 @@ def curvature_range(weight: Values, stiffness: Values) -> tuple[Answer, Answer]:
 def step_jacobian(step: Values, curvature: Values) -> Float[Tensor, "... 2 2"]:
     """Give ∂(y, z) after one step by (y, z) before it: [[1 − h²q, h], [−hq, 1]], of determinant 1.
 
-    Reference: paper 002, eq. (21) of the appendix.
+    Reference: rusch2021, eq. (21) of the appendix.
 
     >>> step_jacobian(0.5, 2.0).tolist()
     [[0.5, 0.5], [-1.0, 1.0]]
@@ -41,8 +41,8 @@ def step_jacobian(step: Values, curvature: Values) -> Float[Tensor, "... 2 2"]:
 def oscillator_propagator(step: Values, stiffness: Values, lag: Values) -> Answer:
     """Give ∂y_n/∂z_k of a free unit (w = 0), ``lag`` = n − k: h·sin((n−k)θ)/sin θ with sin(θ/2) = h√α/2.
 
-    It oscillates and neither grows nor fades; α = 0 gives h·(n−k). Needs h√α < 2. Reference: paper 002, proposition
-    3.2, as corrected in ``docs/errata.md`` (002.3).
+    It oscillates and neither grows nor fades; α = 0 gives h·(n−k). Needs h√α < 2. Reference: rusch2021, proposition
+    3.2, as corrected in ``docs/errata.md`` (rusch2021.3).
 
     >>> oscillator_propagator(0.5, 0.0, 6).item(), round(oscillator_propagator(1.0, 1.0, 2).item(), 12)
     (3.0, 1.0)
@@ -70,7 +70,7 @@ def continuous_propagator(stiffness: Values, elapsed: Values) -> Answer:
 def velocity_bound(step: Values, stiffness: Values, count: Values) -> Answer:
     """Bound |z_n| after ``count`` = n steps from zero, for every w and every input: t_n/√(1 − h²α/4), t_n = nh.
 
-    NaN where h√α < 2 fails. Reference: ``docs/errata.md``, 002.2.
+    NaN where h√α < 2 fails. Reference: ``docs/errata.md``, rusch2021.2.
 
     >>> velocity_bound(0.1, 0.0, 30).item()
     3.0
@@ -82,7 +82,7 @@ def velocity_bound(step: Values, stiffness: Values, count: Values) -> Answer:
 def position_bound(step: Values, stiffness: Values, count: Values) -> Answer:
     """Bound |y_n| after ``count`` = n steps from zero: the lesser of t_n/(√α·√(1 − h²α/4)) and h²n(n+1)/2.
 
-    At α = 0 the second. NaN where h√α < 2 fails. Reference: ``docs/errata.md``, 002.2.
+    At α = 0 the second. NaN where h√α < 2 fails. Reference: ``docs/errata.md``, rusch2021.2.
 
     >>> position_bound(0.5, 0.0, 3).item()
     1.5
@@ -112,7 +112,7 @@ def always_growth(step: Values, weight: Values, stiffness: Values) -> Answer:
     """Bound the logarithm of a step's growth in `always_norm`, for every input: 2·asinh(h√q̄/2).
 
     Steps of unequal size may be added up, as the norm does not depend on them. NaN at q̄ = 0. Reference:
-    ``docs/errata.md``, 002.1 (i).
+    ``docs/errata.md``, rusch2021.1 (i).
     """
     return 2 * torch.asinh(_real(step) * _known(_largest_curvature(weight, stiffness)).sqrt() / 2)
 
@@ -127,7 +127,7 @@ def mean_norm(step: Values, weight: Values, stiffness: Values) -> WeightedNorm:
 def mean_growth(step: Values, weight: Values, stiffness: Values) -> Answer:
     """Bound the logarithm of a step's growth in `mean_norm`, for every input: asinh(r/2), r = h|w|/(2·scale).
 
-    scale = √(q₀(1 − h²q₀/4)). NaN where 0 < h²q₀ < 4 fails. Reference: ``docs/errata.md``, 002.1 (ii).
+    scale = √(q₀(1 − h²q₀/4)). NaN where 0 < h²q₀ < 4 fails. Reference: ``docs/errata.md``, rusch2021.1 (ii).
     """
     scale = mean_norm(step, weight, stiffness).scale
     return torch.asinh(_real(step) * _real(weight).abs() / (4 * scale))
@@ -137,7 +137,7 @@ def curvature_growth(step: Values, weight: Values, stiffness: Values, curvature:
     """Give exactly the logarithm of the growth in `mean_norm` of the one step whose curvature is q.
 
     It is asinh(r/2) with r = h|q − q₀|/√(q₀(1 − h²q₀/4)). NaN where 0 < h²q₀ < 4 fails. Reference: ``docs/errata.md``,
-    002.1 (iii).
+    rusch2021.1 (iii).
     """
     scale = mean_norm(step, weight, stiffness).scale
     away = (_real(curvature) - _mean_curvature(weight, stiffness)).abs()

@@ -1,7 +1,8 @@
 """Gradients of UnICORNN: the Hamiltonian of a state's derivative, and a bound on the loss's gradient by each parameter.
 
-A layer moves by z ← z − h[tanh(A) + α y], y ← y + h z with A = w y + V u + b. Proposition 3.1 of paper 002 is false
-(``docs/errata.md``, 002.1); what stands in its place is built from the growth bounds of `sostenuto.theory.oscillator`.
+A layer moves by z ← z − h[tanh(A) + α y], y ← y + h z with A = w y + V u + b. Proposition 3.1 of rusch2021 is false
+(``docs/errata.md``, rusch2021.1); what stands in its place is built from the growth bounds of
+`sostenuto.theory.oscillator`.
 """
 
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ def gradient_hamiltonian(
     """Sum α y_θ²/2 + z_θ²/2 + σ′(A) w y_θ²/2 + σ′(A) C y_θ over units: the Hamiltonian of a state's derivative by θ.
 
     Its equations are y_θ′ = ∂H/∂z_θ = z_θ and z_θ′ = −∂H/∂y_θ = −σ′(A)(w y_θ + C) − α y_θ. H depends on time through
-    σ′(A) and C, so it is not kept; the flow keeps volume. Reference: paper 002, eqs. (8) and (9).
+    σ′(A) and C, so it is not kept; the flow keeps volume. Reference: rusch2021, eqs. (8) and (9).
 
     Args:
         y: y_θ, the derivative of the positions by a parameter θ.
@@ -75,8 +76,8 @@ def loss_gradient_bound(
         λ^L_k = hν/s Σ_{n≥k} G^{n−k}(Y_n + Ȳ)/N,   λ^ℓ_k = hν/s Σ_{n≥k} G^{n−k} Σ_i |V^{ℓ+1}_i·| λ^{ℓ+1}_{n,i},
         |∂E/∂b| ≤ Σ_k λ_k,   |∂E/∂w| ≤ Σ_k λ_k Y_{k−1},   |∂E/∂V_ij| ≤ Σ_k λ_{k,i} |u_{k,j}|.
 
-    It grows exponentially in time, as the gradient itself can: eq. (12) of paper 002, which does not, is false
-    (``docs/errata.md``, 002.1). The rest of the path through (time, layer) is summed, where eq. (19) keeps one.
+    It grows exponentially in time, as the gradient itself can: eq. (12) of rusch2021, which does not, is false
+    (``docs/errata.md``, rusch2021.1). The rest of the path through (time, layer) is summed, where eq. (19) keeps one.
 
     Args:
         layers: from the first to the last, without skip connections; leading axes are systems of their own.

@@ -17,7 +17,7 @@ from sostenuto.theory.signature import Paths, as_points
 def path_lengths(paths: Paths, *, basepoint: bool = False) -> Float[Tensor, " batch"]:
     """Give ‖X‖_TV = Σ_j ‖x_j − x_{j−1}‖ of each path; with ``basepoint`` ‖x_1‖ besides.
 
-    Reference: paper 000, section 1.
+    Reference: fermanian2021, section 1.
 
     >>> path_lengths([[0.0, 0.0], [3.0, 4.0], [3.0, 0.0]]).tolist()
     [9.0]
@@ -49,14 +49,14 @@ class PathScale(Record):
         return scaled
 
     def within(self, paths: Paths) -> Bool[Tensor, " batch"]:
-        """Say which paths, once scaled, have a total variation of at most L: where the theorems of paper 000 apply."""
+        """Say which paths, once scaled, vary by at most L in all: where the theorems of fermanian2021 apply."""
         return path_lengths(self.apply(paths), basepoint=self.basepoint) <= self.total_variation
 
 
 def scale_paths(paths: Paths, total_variation: float = 0.5, *, basepoint: bool = False) -> PathScale:
     """Find the factor that brings the longest of ``paths`` to the total variation L < 1.
 
-    Paper 000 assumes that all paths begin at 0 and that ‖X‖_TV ≤ L. Signatures do not see where a path begins; with
+    fermanian2021 assumes that all paths begin at 0 and that ‖X‖_TV ≤ L. Signatures do not see where a path begins; with
     ``basepoint`` the way from the origin to the first point counts.
 
     >>> found = scale_paths([[[0.0], [3.0]], [[0.0], [2.0], [0.0]]], total_variation=0.5)

@@ -1,4 +1,4 @@
-"""What a bounded norm in the signature's RKHS guarantees on new data: theorems 2 and 3 of paper 000, rederived.
+"""What a bounded norm in the signature's RKHS guarantees on new data: theorems 2 and 3 of fermanian2021, rederived.
 
 A network is within D = ‖ψ‖·(discretization) of ξ(X) = ⟨α, S(X̄)⟩, ‖α‖ ≤ B, ‖S(X̄)‖ ≤ R. The class of all such ξ has the
 Rademacher complexity BR/√n. D enters twice, in the risk and in the empirical risk, and R is 1/√(1 − (1+L)²/4) instead
@@ -29,7 +29,7 @@ def binary_bound(
     """Bound the probability of a wrong sign, with probability 1 − δ over ``count`` = n training sequences.
 
     R̂ + 2KD + 2KBR/√n + range·√(log(1/δ)/(2n)) for a loss φ(y·z) ≥ 1{y·z ≤ 0} with the Lipschitz constant K.
-    ``loss_range`` is how much φ varies on [−BR, BR]: 2KBR unless given. Reference: paper 000, theorem 2.
+    ``loss_range`` is how much φ varies on [−BR, BR]: 2KBR unless given. Reference: fermanian2021, theorem 2.
 
     >>> bound = binary_bound(0.1, 1.0, 10000, 0.05)
     >>> round(bound.value, 4), sorted(bound.terms)
@@ -92,7 +92,7 @@ def sequence_bound(
 
     With ``norm`` B the largest of the p outputs' norms and G = √p·BR + K_y:
     R̂ + 2(D² + 2DG) + 4p·BR(BR + K_y)/√n + G²·√(log(1/δ)/(2n)). A single number a sequence is the case of one step.
-    Reference: paper 000, theorem 3.
+    Reference: fermanian2021, theorem 3.
 
     >>> round(sequence_bound(0.1, 0.5, 1, 1.0, 10000, 0.05).value, 4)
     0.1908

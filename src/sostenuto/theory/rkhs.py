@@ -1,4 +1,4 @@
-"""The norm of a network in the reproducing kernel Hilbert space of the signature kernel (paper 000, theorem 1)."""
+"""The norm of a network in the reproducing kernel Hilbert space of the signature kernel (fermanian2021, theorem 1)."""
 
 import math
 from collections.abc import Iterator
@@ -66,7 +66,8 @@ def rkhs_norm(
     """Give the norm ‖ξ_α‖_H of the expansion to ``order`` N: ‖ξ‖² = Σ_k Σ_w (ψ·F^w(H̄_0)/k!)², one for each output.
 
     ``"exact"`` sums over the words, of which d̄^(k−1) end in time. ``"stochastic"`` draws sign vectors: the cost does
-    not grow with d^k and ``squared`` has the right mean at every order. Reference: paper 000, theorem 1, section 3.2.
+    not grow with d^k and ``squared`` has the right mean at every order. Reference: fermanian2021, theorem 1, section
+    3.2.
 
     Args:
         rnn: a ResidualRNN with a smooth activation, a ResidualGRU or ResidualLSTM, or a `TensorField`.

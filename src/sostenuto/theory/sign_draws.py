@@ -1,9 +1,9 @@
 """One nested derivative along random signs instead of all (d+1)^k words: its square is right in the mean.
 
 For independent sign vectors z_1 … z_k, F^{z1} ⋆ … ⋆ F^{zk} = Σ_w z_w F^w, and E z_w z_v is 1 if w = v, else 0: the mean
-of the square is the sum of the squares over all words. A word ends in time (``docs/errata.md``, 000.5), so its last
-sign is left out. The coefficients of all subsets of t_1 … t_{N−1} come out of one sweep; each subset of k − 1 of them
-is a draw for level k, and the mean over these subsets is taken.
+of the square is the sum of the squares over all words. A word ends in time (``docs/errata.md``, fermanian2021.5), so
+its last sign is left out. The coefficients of all subsets of t_1 … t_{N−1} come out of one sweep; each subset of k − 1
+of them is a draw for level k, and the mean over these subsets is taken.
 """
 
 import math

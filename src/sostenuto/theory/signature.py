@@ -1,4 +1,4 @@
-"""The signature of a piecewise linear path, in the normalization of paper 000 or the usual one."""
+"""The signature of a piecewise linear path, in the normalization of fermanian2021 or the usual one."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -55,13 +55,13 @@ class PathSignature:
         return torch.cat([level.reshape(*self.leading, -1) for level in self.levels], dim=-1)
 
     def inner(self, other: "PathSignature") -> Float[Tensor, "..."]:
-        """Give ⟨S(X), S(Y)⟩ = Σ_k ⟨X^k, Y^k⟩, the signature kernel truncated at N (paper 000, section 2.2)."""
+        """Give ⟨S(X), S(Y)⟩ = Σ_k ⟨X^k, Y^k⟩, the signature kernel truncated at N (fermanian2021, section 2.2)."""
         same = self.normalization == other.normalization and len(self) == len(other)
         require(same, "expected two signatures of one normalization and level", "got different ones")
         return (self.flat() * other.flat()).sum(-1)
 
     def norm(self) -> Float[Tensor, "..."]:
-        """Give ‖S(X)‖ in the tensor space of paper 000, eq. (6)."""
+        """Give ‖S(X)‖ in the tensor space of fermanian2021, eq. (6)."""
         return torch.linalg.vector_norm(self.flat(), dim=-1)
 
 
@@ -78,7 +78,7 @@ def signature(
     """Give the signature of the piecewise linear path through the points of ``path``, to ``level`` N.
 
     X^k = k! ∫…∫_{0≤u_1<…<u_k≤1} dX_{u_1} ⊗ … ⊗ dX_{u_k}, exactly, by Chen's identity; ``normalization="none"`` is the
-    usual signature, without k!. Reference: paper 000, definition 1.
+    usual signature, without k!. Reference: fermanian2021, definition 1.
 
     Args:
         path: one path ``(time, channel)``, a batch ``(batch, time, channel)``, a list of paths of any lengths, or a
@@ -88,7 +88,7 @@ def signature(
         prefixes: give the signature of the path up to every point, ``(…, time, d, …)``; past the end of a shorter path
             it stays what it is at the end, which is the signature of the path stopped there.
         basepoint: let the path begin at the origin and go to its first point; else it begins at its first point.
-        total_variation: L in [0, 1); append the time channel (1 − L)/2 · t of paper 000, proposition 2, last. None:
+        total_variation: L in [0, 1); append the time channel (1 − L)/2 · t of fermanian2021, proposition 2, last. None:
             no time. `scale_paths` brings data to a total variation of at most L.
         backend: ``"reference"``, ``"cpu"`` (compiled), ``"pysiglib"``, or ``"auto"``: see
             `sostenuto.ops.signature_levels.levels_backend`. The answer records what was used.
@@ -126,7 +126,7 @@ def signature(
 
 
 def time_weight(total_variation: float) -> float:
-    """Give (1 − L)/2, the speed of the time channel in paper 000, proposition 2.
+    """Give (1 − L)/2, the speed of the time channel in fermanian2021, proposition 2.
 
     >>> time_weight(0.5)
     0.25

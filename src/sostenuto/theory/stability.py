@@ -1,4 +1,4 @@
-"""How much a prediction can move when the input does, by the norm in the signature's RKHS (paper 000, section 3.2)."""
+"""How much a prediction moves with its input, by the norm in the signature's RKHS (fermanian2021, section 3.2)."""
 
 import math
 from dataclasses import dataclass
@@ -73,7 +73,7 @@ def prediction_stability(
 ) -> PredictionStability:
     """Bound ‖z_T − z′_T‖ for two inputs of one length: 2‖ψ‖_op·c/T + ‖ξ‖·‖S(X̄) − S(X̄′)‖, and measure it.
 
-    With several outputs ‖ξ‖ is the root of the sum of their squares. Reference: paper 000, section 3.2.
+    With several outputs ‖ξ‖ is the root of the sum of their squares. Reference: fermanian2021, section 3.2.
 
     >>> from sostenuto.theory.tensor_field import rnn_field
     >>> line = torch.linspace(0.01, 0.1, 10, dtype=torch.float64)[:, None]

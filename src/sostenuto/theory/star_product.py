@@ -1,9 +1,10 @@
-"""Star products F^{i1} ⋆ … ⋆ F^{ik}, the coefficients of a network's expansion in the signature (paper 000).
+"""Star products F^{i1} ⋆ … ⋆ F^{ik}, the coefficients of a network's expansion in the signature (fermanian2021).
 
 F ⋆ G = J(G) F is the derivative of G along F, taken from right to left. Each word's product is the coefficient of
 t_1⋯t_k in k steps x_j = x_{j−1} + t_j F^{ij}(x_{j−1}) from H̄_0, where t_j² = 0; the coefficient of a subset of the t is
 the product of that part of the word. All columns but time's are constant, so a word of two or more letters counts only
-when its last letter is time (``docs/errata.md``, 000.5); tensors here that say "ending in time" leave that letter out.
+when its last letter is time (``docs/errata.md``, fermanian2021.5); tensors here that say "ending in time" leave that
+letter out.
 """
 
 from itertools import combinations, product
@@ -26,7 +27,7 @@ def star_products(rnn: Any, order: int, *, total_variation: float = 0.5) -> tupl
 
     Level k has the shape (d+1, …, d+1, n+d): one axis a letter, first letter first, then the coordinates of H̄. An
     RNN's come from a closed recursion, those of any other field from nested forward derivatives. ``total_variation`` is
-    that of a layer; a `TensorField` brings its own. Reference: paper 000, definition 2.
+    that of a layer; a `TensorField` brings its own. Reference: fermanian2021, definition 2.
 
     >>> from sostenuto.theory.tensor_field import rnn_field
     >>> u = torch.tensor([[2.0]])

@@ -1,4 +1,4 @@
-"""The step-N Taylor expansion of a network: a linear function of its input's signature (paper 000, section 2.3)."""
+"""The step-N Taylor expansion of a network: a linear function of its input's signature (fermanian2021, section 2.3)."""
 
 import math
 from typing import Any
@@ -18,8 +18,8 @@ def taylor(
 ) -> Float[Tensor, "*batch hidden"]:
     """Give the step-N Taylor expansion of the state at the end of ``path``, or at every point of it.
 
-    H^N = H_0 + Σ_{k=1}^N 1/k! Σ_w S^w(X̄)·F^w(H̄_0), in float64. Reference: paper 000, section 2.3 and, for every point
-    (the sequence-to-sequence form), eq. (14).
+    H^N = H_0 + Σ_{k=1}^N 1/k! Σ_w S^w(X̄)·F^w(H̄_0), in float64. Reference: fermanian2021, section 2.3 and, for every
+    point (the sequence-to-sequence form), eq. (14).
 
     Args:
         rnn: a ResidualRNN with a smooth activation, a ResidualGRU or ResidualLSTM, or a `TensorField`.
@@ -59,7 +59,7 @@ def coefficients(
     """Give α_1 … α_N of theorem 1: α_k^w = ψ·Proj(F^w(H̄_0))/k!, of shape ``(outputs, d+1, …, d+1)``.
 
     The output of the network is ξ(X) = Σ_k ⟨α_k, X̄^k⟩ in the limit of small steps, X̄^k being the signature in the
-    paper's normalization; α_0 is the read-out's bias. Only words ending in time are not 0. Reference: paper 000,
+    paper's normalization; α_0 is the read-out's bias. Only words ending in time are not 0. Reference: fermanian2021,
     theorem 1.
 
     >>> from sostenuto.theory.tensor_field import rnn_field

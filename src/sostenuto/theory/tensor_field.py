@@ -1,4 +1,4 @@
-"""A residual recurrent network as a controlled differential equation dH̄ = F(H̄) dX̄ (paper 000, proposition 2)."""
+"""A residual recurrent network as a controlled differential equation dH̄ = F(H̄) dX̄ (fermanian2021, proposition 2)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ class TensorField:
     """The field F of any continuous-time network: its columns are d constants and s·f(h, x).
 
     H̄ = (h, x) has n + d coordinates, X̄ = (X, (1 − L)/2·t) has d + 1. Column i ≤ d is the basis vector of x_i, and the
-    last, time's, is (s·f(h, x), 0) with s = 2·duration/(1 − L). Reference: paper 000, proposition 2 and eq. (5).
+    last, time's, is (s·f(h, x), 0) with s = 2·duration/(1 − L). Reference: fermanian2021, proposition 2 and eq. (5).
 
     Args:
         rate: f(h, x) = dh/dt, smooth, on leading axes of any number.
@@ -90,7 +90,7 @@ def rnn_field(
 ) -> RNNField:
     """Give the field of f(h, x) = σ(U h + V x + b) from its matrices, in float64; gradients flow to them.
 
-    Reference: paper 000, eq. (2) and (5).
+    Reference: fermanian2021, eq. (2) and (5).
 
     >>> field = rnn_field(torch.zeros(2, 2), torch.zeros(2, 1), torch.ones(2), "identity")
     >>> field.columns(field.start()).tolist()
@@ -123,7 +123,7 @@ def tensor_field(layer: Any, *, total_variation: float = 0.5, duration: float | 
 
     Args:
         layer: one layer, one direction; a `TensorField` is returned as it is.
-        total_variation: L of paper 000.
+        total_variation: L of fermanian2021.
         duration: the time a sequence takes. 1 where steps are 1/T; T·step_size has to be given for a fixed step size.
 
     >>> from sostenuto.nn import ResidualGRU

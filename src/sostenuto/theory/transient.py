@@ -42,8 +42,8 @@ def transient_growth(
 
     Between two times ‖e^{A(t+s)}‖ ≤ ‖e^{At}‖e^{ωs} with ω = max(λ_max((A + Aᵀ)/2), 0), and after the first T with
     ‖e^{AT}‖ ≤ 1 nothing new happens: intervals that could still hold a larger norm are halved until none can by more
-    than one percent. Reference: paper 003, lemma A.8, as corrected in ``docs/errata.md`` (003.1); Trefethen and Embree,
-    *Spectra and Pseudospectra*, chapter 14.
+    than one percent. Reference: wang2024, lemma A.8, as corrected in ``docs/errata.md`` (wang2024.1); Trefethen and
+    Embree, *Spectra and Pseudospectra*, chapter 14.
 
     Args:
         matrix: A, or F for a discrete map.

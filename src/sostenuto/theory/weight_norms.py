@@ -65,7 +65,7 @@ def weight_norms(field: RNNField) -> WeightNorms:
 
 
 def unknown(quantity: str) -> Bound:
-    """Say that no bound is known but for a feedforward RNN; paper 000 leaves gated units open."""
+    """Say that no bound is known but for a feedforward RNN; fermanian2021 leaves gated units open."""
     return make_bound(quantity, math.nan, {}, [Assumption("f(h, x) = σ(U h + V x + b)", False)])
 
 

@@ -76,7 +76,7 @@ class BatchSource:
 def subsample_steps(batch: SequenceBatch, count: int) -> SequenceBatch:
     """Keep ``count`` time points of every longer sequence, drawn at random and kept in order; time spans add up.
 
-    Reference: paper 002, section 4 (random sub-sampling of EigenWorms).
+    Reference: rusch2021, section 4 (random sub-sampling of EigenWorms).
 
     >>> batch = SequenceBatch(torch.arange(6.0).reshape(1, 6, 1), torch.tensor([6]))
     >>> kept = subsample_steps(batch, 3)

@@ -127,12 +127,12 @@ class TrainingConfig:
         checkpoint_seconds: write a checkpoint inside an epoch when the last one is older. An epoch ends with one too,
             unless the last is younger than this or a second; the last epoch always does.
         seed: of weights, shuffling, dropout and splits.
-        rkhs_penalty: λ of the penalty λ‖ξ‖² on the norm in the signature's RKHS (paper 000, section 3.2), for residual
-            layers; 0 for none.
+        rkhs_penalty: λ of the penalty λ‖ξ‖² on the norm in the signature's RKHS (fermanian2021, section 3.2), for
+            residual layers; 0 for none.
         rkhs_order: levels N of that norm.
         rkhs_method: ``"exact"``, or ``"stochastic"`` with ``rkhs_draws`` draws at every step.
         rkhs_draws: draws of the stochastic method.
-        rkhs_total_variation: L of paper 000, below 1.
+        rkhs_total_variation: L of fermanian2021, below 1.
     """
 
     epochs: int = 60

@@ -1,4 +1,4 @@
-"""The penalty λ‖ξ‖² of paper 000: training that keeps a network's norm in the signature's RKHS small."""
+"""The penalty λ‖ξ‖² of fermanian2021: training that keeps a network's norm in the signature's RKHS small."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +16,7 @@ from sostenuto.training.config import TrainingConfig
 class RKHSPenalty:
     """λ·Σ‖ξ‖² over the outputs of a model, the read-out's bias left out; differentiable in all other weights.
 
-    Reference: paper 000, section 3.2. Stability of predictions is what it buys: |z − z′| ≤ ‖ξ‖·‖S(X̄) − S(X̄′)‖ up to
+    Reference: fermanian2021, section 3.2. Stability of predictions is what it buys: |z − z′| ≤ ‖ξ‖·‖S(X̄) − S(X̄′)‖ up to
     the discretization.
 
     >>> from sostenuto.models.classifier import SequenceClassifier

@@ -36,7 +36,7 @@ def recurrent_spectra(model: nn.Module, epoch: int) -> dict[str, float]:  # noqa
 def rkhs_norms(model: nn.Module, epoch: int) -> dict[str, float]:  # noqa: ARG001
     """Give the norm of each output in the signature's RKHS, to order 3 at L = 1/2, and the Frobenius norm of (U V).
 
-    For a residual layer with a linear head. Reference: paper 000, Figure 3.
+    For a residual layer with a linear head. Reference: fermanian2021, Figure 3.
     """
     layer: Any = model.layer
     head: Any = model.head

@@ -1,4 +1,4 @@
-"""What the figures of paper 001 share: sweeps of one setting, flows in the plane, units that learn a pendulum."""
+"""What the figures of erichson2021 share: sweeps of one setting, flows in the plane, units that learn a pendulum."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What the experiments of paper 004 share: tangent kernels, sensitivities, ridge choice, stacked networks, measures."""
+"""What the experiments of alemohammad2021 share: tangent kernels, sensitivities, ridges, stacked networks, measures."""
 
 import numpy as np
 import pytest
@@ -116,7 +116,7 @@ def test_networks_learn_what_is_easy(column):
 
 
 def test_the_papers_rows_give_its_summary():
-    """Table 1 from Table 2, with the corrections of docs/errata.md, 004.7."""
+    """Table 1 from Table 2, with the corrections of docs/errata.md, alemohammad2021.7."""
     paper = paper_rows()
     assert len(paper) == 56
     found = measures(matrix(paper, list(paper), COLUMNS))

@@ -32,9 +32,9 @@ _ADVICE = (
 def load(name: str, places: Places) -> Dataset:
     """Build ``cifar10/pixels`` (1024 steps of red, green, blue) or ``cifar10/noise-padded`` (32 rows of 96, to 1000).
 
-    Pixels are in [0, 1]. A step of ``pixels`` is one pixel with its three colors (the released code of paper 001 read
-    three neighbors of one color instead, see ``docs/errata.md``, 001.6). A row of ``noise-padded`` is 32 pixels of
-    three colors; `NoisePadding` appends 968 steps of noise to each batch.
+    Pixels are in [0, 1]. A step of ``pixels`` is one pixel with its three colors (the released code of erichson2021
+    read three neighbors of one color instead, see ``docs/errata.md``, erichson2021.6). A row of ``noise-padded`` is 32
+    pixels of three colors; `NoisePadding` appends 968 steps of noise to each batch.
     """
     arrays = _arrays(places.obtain(name, FORMS, _download, _ADVICE))
     pixels = name == "cifar10/pixels"

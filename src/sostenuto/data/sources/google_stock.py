@@ -1,4 +1,4 @@
-"""Google's daily stock prices as a forecasting task, split in time as in paper 004."""
+"""Google's daily stock prices as a forecasting task, split in time as in alemohammad2021."""
 
 import csv
 import gzip
@@ -32,10 +32,11 @@ _ADVICE = (
 def load(name: str, places: Places) -> Dataset:
     """Build ``google-stock`` (closing price) or ``google-stock/ohlcv`` (five channels): forecast the next day.
 
-    Paper 004 (section 4) takes 975 days of 2014 to 2018, trains on windows of different lengths from the first 700 and
-    tests on days 701 to 975. It does not name the days: here they are the first 975 trading days from 2014-01-02. Each
-    window ends the day before its target, lies in one part alone, and has 10 to 20 days (the paper's T_fixed = 10 and
-    T_var = 10) drawn with a fixed seed. ``extras`` holds the raw ``series`` (975, 5), its ``columns`` and ``dates``.
+    alemohammad2021 (section 4) takes 975 days of 2014 to 2018, trains on windows of different lengths from the first
+    700 and tests on days 701 to 975. It does not name the days: here they are the first 975 trading days from
+    2014-01-02. Each window ends the day before its target, lies in one part alone, and has 10 to 20 days (the paper's
+    T_fixed = 10 and T_var = 10) drawn with a fixed seed. ``extras`` holds the raw ``series`` (975, 5), its ``columns``
+    and ``dates``.
     """
     path = places.obtain(name, FORMS, None, _ADVICE)[0]
     dates, series = read_days(path)

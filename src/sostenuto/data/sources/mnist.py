@@ -1,4 +1,4 @@
-"""MNIST read pixel by pixel, in reading order or in the fixed permutations of papers 001 and 002."""
+"""MNIST read pixel by pixel, in reading order or in the fixed permutations of erichson2021 and rusch2021."""
 
 import gzip
 import struct
@@ -22,7 +22,7 @@ FILES = {
     "t10k-labels-idx1-ubyte.gz": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
 }
 SEEDS = {"mnist": None, "mnist/permuted": 5544, "mnist/permuted-12008": 12008}
-"""The seed of each variant's permutation: 5544 is paper 002's, 12008 that of paper 001's last release."""
+"""The seed of each variant's permutation: 5544 is rusch2021's, 12008 that of erichson2021's last release."""
 
 FORMS = (("mnist/mnist.npz",), tuple(f"mnist/{name}" for name in FILES))
 _KEYS = ("x_train", "y_train", "x_test", "y_test")
@@ -119,8 +119,8 @@ SOURCE = Source(
     prefix="mnist",
     entries=(
         _entry("mnist", "MNIST, pixel by pixel"),
-        _entry("mnist/permuted", "MNIST, pixels permuted as in paper 002 (seed 5544)"),
-        _entry("mnist/permuted-12008", "MNIST, pixels permuted as in paper 001's last release (seed 12008)"),
+        _entry("mnist/permuted", "MNIST, pixels permuted as in rusch2021 (seed 5544)"),
+        _entry("mnist/permuted-12008", "MNIST, pixels permuted as in erichson2021's last release (seed 12008)"),
     ),
     names=tuple(SEEDS),
     load=load,

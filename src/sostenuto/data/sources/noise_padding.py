@@ -15,8 +15,8 @@ from sostenuto.data.batch import SequenceBatch
 class NoisePadding:
     """Pad each sequence of a batch to ``steps`` with standard normal noise of its own.
 
-    Every sequence gets its own draw (the released code of paper 002 shared one draw among all images, see
-    ``docs/errata.md``, 002.8). The noise is a function of ``seed`` and of the sequence's own values, which seed a
+    Every sequence gets its own draw (the released code of rusch2021 shared one draw among all images, see
+    ``docs/errata.md``, rusch2021.8). The noise is a function of ``seed`` and of the sequence's own values, which seed a
     generator on the batch's device: there is no state to save, and an image has the same noise in whatever batch, epoch
     or process it comes up, so that runs resume and split exactly. Another kind of device draws other noise.
 

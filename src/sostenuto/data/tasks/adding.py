@@ -17,7 +17,7 @@ def adding(
     answering 1 has a mean squared error of 0.167.
 
     Hochreiter & Schmidhuber (*Long short-term memory*, 1997), in the form used for orthogonal and oscillatory RNNs
-    (Arjovsky, Shah, Bengio 2016; the authors of paper 002 in *coRNN*, 2021).
+    (Arjovsky, Shah, Bengio 2016; the authors of rusch2021 in *coRNN*, 2021).
 
     >>> data = adding(num_train=2, num_validation=0, num_test=0, num_steps=10)
     >>> values, marks = data.train.sequences[0].T

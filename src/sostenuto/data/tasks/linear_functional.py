@@ -29,7 +29,7 @@ def linear_functional(
 
     ``y_t = step_size · Σ_{s=0}^{t} ρ(s·step_size) · x_{t−s}`` with the memory function ρ: ``"exponential"`` is
     ``decay^t``, ``"polynomial"`` is ``(t + 1)^−exponent``, or any function of an array of times. It is the discrete
-    form of paper 003 (Wang, Li, Li: *Inverse approximation theory for nonlinear recurrent neural networks*), eq. (3),
+    form of wang2024 (Wang, Li, Li: *Inverse approximation theory for nonlinear recurrent neural networks*), eq. (3),
     with the memories of its Appendix D, (118): ``0.9^t`` and ``(t + 1)^−1.1``; its nonlinear experiments use exponent
     1.5 and ``step_size`` 0.1. The paper fits ρ itself and names no inputs: here they are independent N(0, 1).
 
@@ -62,7 +62,7 @@ def linear_functional(
         validation=num_validation,
         test=num_test,
         description=f"White noise and its convolution with a memory function ({kind}).",
-        origin="generated: paper 003, eq. (3) and Appendix D",
+        origin="generated: wang2024, eq. (3) and Appendix D",
     )
 
 

@@ -28,7 +28,7 @@ def lorenz96(
     ``forcing=0.9``. Integrated by RK4 with ``step_size`` from ``x_i(0) ~ U(forcing − ½, forcing + ½)``; the first
     ``washout`` steps are dropped.
 
-    Paper 002 (Rusch, Mishra: *UnICORNN*), Appendix D, eq. (81): five variables, both forcings, 128 sequences of 2000
+    rusch2021 (Rusch, Mishra: *UnICORNN*), Appendix D, eq. (81): five variables, both forcings, 128 sequences of 2000
     steps in each part. It takes the discretization from Rusch & Mishra (*coRNN*, 2021) without printing it; step,
     initial states and a horizon of 25 steps are what is used here. The calm system is hardly past the Hopf bifurcation
     of the fixed point ``x = forcing`` (8/9 for five variables): a small, slow, periodic wave around it.
@@ -62,7 +62,7 @@ def lorenz96(
         validation=num_validation,
         test=num_test,
         description=f"Lorenz-96 with forcing {forcing:g}; the target of every step is the state {horizon} steps ahead.",
-        origin="generated: paper 002, Appendix D, eq. (81)",
+        origin="generated: rusch2021, Appendix D, eq. (81)",
     )
 
 

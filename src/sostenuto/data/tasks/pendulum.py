@@ -29,7 +29,7 @@ def pendulum(
     first period or so (up to 10 time units ago), observed every ``step_size`` as channels ``(θ, θ′)``. Gaussian
     ``noise`` is added to the inputs; the targets are the true next states. Time is in units of √(length/gravity).
 
-    Paper 001 (Erichson, Azencot, Queiruga, Hodgkinson, Mahoney: *Lipschitz recurrent neural networks*), Figure 1,
+    erichson2021 (Erichson, Azencot, Queiruga, Hodgkinson, Mahoney: *Lipschitz recurrent neural networks*), Figure 1,
     which trains on "simple pendulum dynamics" and gives no settings: amplitude, step and sizes are chosen here.
 
     >>> data = pendulum(num_train=3, num_validation=0, num_test=0)
@@ -65,7 +65,7 @@ def pendulum(
         validation=num_validation,
         test=num_test,
         description="Angle and angular velocity of a pendulum; the target of every step is the next state.",
-        origin="generated: paper 001, Figure 1",
+        origin="generated: erichson2021, Figure 1",
     )
 
 

@@ -24,7 +24,7 @@ def sinusoid(
     One series ``x_i = sin(2π·i / num_samples) + noise·N(0, 1)``, one period; every window is a different pair of start
     and length, drawn without replacement, so no window of one part is in another.
 
-    Paper 004 (Alemohammad, Wang, Balestriero, Baraniuk: *The recurrent neural tangent kernel*), Section 4, "Time
+    alemohammad2021 (Alemohammad, Wang, Balestriero, Baraniuk: *The recurrent neural tangent kernel*), Section 4, "Time
     series regression": 1000 samples, noise 0.05, 20 windows to train and 5000 to test, lengths from 10 to 10 + T_var
     (10 by default there). All windows come from the same noisy series, as in the paper: parts overlap in time.
 
@@ -65,5 +65,5 @@ def sinusoid(
         test=cut(num_train, num_test),
         validation=cut(num_train + num_test, num_validation),
         description="Windows of unequal length from one noisy period of a sine; the target is the next observation.",
-        origin="generated: paper 004, Section 4",
+        origin="generated: alemohammad2021, Section 4",
     )

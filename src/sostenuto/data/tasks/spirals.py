@@ -19,8 +19,9 @@ def spirals(
     ``X_t = (± cos(s + v·t), sin(s + v·t)) / (1 + w·t)`` on ``num_steps`` equal steps of ``t ∈ [0, 4π]``, with
     ``s ~ U(0, 2π)``, ``v, w ~ U(0, 1)``; the mirror image (minus) turns clockwise. The classes are balanced.
 
-    Paper 000 (Fermanian, Marion, Vert, Biau: *Framing RNN as a kernel method*), Section 4, which only says
-    "2-dimensional spirals"; the equation and the sizes are those of its published experiment (`docs/errata.md`, 000.7).
+    fermanian2021 (Fermanian, Marion, Vert, Biau: *Framing RNN as a kernel method*), Section 4, which only says
+    "2-dimensional spirals"; the equation and the sizes are those of its published experiment
+    (`docs/errata.md`, fermanian2021.7).
 
     >>> data = spirals(seed=1, num_train=4, num_test=0)
     >>> data.train.sequences[0].shape, sorted(data.train.targets.tolist())
@@ -47,5 +48,5 @@ def spirals(
         validation=num_validation,
         test=num_test,
         description="Plane spirals of random width and speed; the class is the direction in which they turn.",
-        origin="generated: paper 000, Section 4",
+        origin="generated: fermanian2021, Section 4",
     )

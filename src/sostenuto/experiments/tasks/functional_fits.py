@@ -1,4 +1,4 @@
-"""Networks fitted to functionals of known memory, and the error that is left when their weights move (paper 003)."""
+"""Networks fitted to functionals of known memory, and the error that is left when their weights move (wang2024)."""
 
 from collections.abc import Mapping
 from dataclasses import replace

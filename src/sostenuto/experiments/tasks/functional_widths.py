@@ -1,4 +1,4 @@
-"""Networks of growing width fitted to one functional, and how far their weights may move (paper 003)."""
+"""Networks of growing width fitted to one functional, and how far their weights may move (wang2024)."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""Trainings of UnICORNN that the figures of paper 002 share, and the small data that stand in for theirs."""
+"""Trainings of UnICORNN that the figures of rusch2021 share, and the small data that stand in for theirs."""
 
 from collections.abc import Mapping
 from dataclasses import fields, replace

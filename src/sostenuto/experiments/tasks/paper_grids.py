@@ -1,4 +1,4 @@
-"""The four kernels of paper 004's comparisons and the hyper-parameters it chooses among (appendix A.1)."""
+"""The four kernels of alemohammad2021's comparisons and the hyper-parameters it chooses among (appendix A.1)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Perturbation curves E(β) of paper 003: how far weights may move before the error passes a limit."""
+"""Perturbation curves E(β) of wang2024: how far weights may move before the error passes a limit."""
 
 import itertools
 from collections.abc import Sequence

@@ -15,7 +15,7 @@ Flow = Callable[[Float[Tensor, "*batch 2"]], Float[Tensor, "*batch 2"]]
 
 
 def lipschitz_flow(A: Float[Tensor, "*system 2 2"], W: Float[Tensor, "*system 2 2"]) -> Flow:  # noqa: N803
-    """Give h′ = Ah + tanh(Wh), paper 001's eq. (1) without input; of several systems, each for states of its own.
+    """Give h′ = Ah + tanh(Wh), erichson2021's eq. (1) without input; of several systems, each for states of its own.
 
     >>> lipschitz_flow(-torch.eye(2), torch.zeros(2, 2))(torch.ones(3, 2))[0].tolist()
     [-1.0, -1.0]

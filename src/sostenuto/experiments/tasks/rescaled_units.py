@@ -1,4 +1,4 @@
-"""Linear units whose rates are rescaled, and the worst that moving their weights can do (paper 003, appendix C)."""
+"""Linear units whose rates are rescaled, and the worst that moving their weights can do (wang2024, appendix C)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ def worst_errors(
 
     Weights move by |δ|₂ ≤ β: one alone, either way, or in the direction that changes the memory fastest at some lag: a
     lower bound of the supremum. With ``readout`` the read-out moves by |δ|₂ ≤ β as well, the worst way, which is
-    exact: it adds β times the 2-norm of the terms. Reference: paper 003, definition 3.4.
+    exact: it adds β times the 2-norm of the terms. Reference: wang2024, definition 3.4.
 
     >>> one = LinearUnits(np.array([-1.0]), np.array([1.0]), np.array([1.0]))
     >>> t = np.linspace(0, 50, 501)

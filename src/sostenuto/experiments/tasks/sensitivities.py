@@ -25,7 +25,7 @@ def sensitivity(
 
 
 def mean_sensitivity(kernel: RecurrentNTK, steps: int, pairs: int, seed: int) -> Float64[np.ndarray, " time"]:
-    """Average `sensitivity` over pairs of Gaussian sequences (paper 004, Figure 3)."""
+    """Average `sensitivity` over pairs of Gaussian sequences (alemohammad2021, Figure 3)."""
     random = np.random.default_rng(seed)
     total = np.zeros(steps)
     for _ in range(pairs):

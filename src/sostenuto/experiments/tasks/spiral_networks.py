@@ -1,4 +1,4 @@
-"""Residual RNNs that tell which way a spiral turns, trained with or without the penalty of paper 000, and attacked."""
+"""Residual RNNs that tell which way a spiral turns, trained with fermanian2021's penalty or without, and attacked."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -66,7 +66,7 @@ def squared_norm(model: SequenceClassifier, order: int) -> Float[Tensor, ""]:
 
 
 def released_squared_norm(model: SequenceClassifier, order: int) -> Float[Tensor, ""]:
-    """Compute what the published code penalizes (``docs/errata.md``, 000.6).
+    """Compute what the published code penalizes (``docs/errata.md``, fermanian2021.6).
 
     The bias of the recurrence is frozen, and the read-out's is added to every word's coefficient, also of the words
     that do not end in time, whose coefficients are 0.

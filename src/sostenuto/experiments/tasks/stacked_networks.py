@@ -12,7 +12,7 @@ Weights = dict[str, Tensor]
 
 
 def initial_weights(kind: str, count: int, layers: int, width: int, classes: int) -> Weights:
-    """Draw ``count`` networks of one input channel from torch's generator (paper 004, appendix A.1).
+    """Draw ``count`` networks of one input channel from torch's generator (alemohammad2021, appendix A.1).
 
     ``"gaussian"``: NTK initialization, N(0, 1) with the factors outside; ``"identity"``: recurrent weights 1, the rest
     small; ``"gru"``: uniform in ±1/√width, as torch does it.

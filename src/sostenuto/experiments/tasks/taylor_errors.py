@@ -1,4 +1,4 @@
-"""Errors of the step-N Taylor expansion of random RNNs along a spiral, against the solution: figure 1 of paper 000."""
+"""Errors of the step-N Taylor expansion of random RNNs along a spiral, against the solution (fermanian2021)."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Random models as targets: what they answer to noise is data for students (paper 003, figures 3 and 12)."""
+"""Random models as targets: what they answer to noise is data for students (wang2024, figures 3 and 12)."""
 
 import math
 from typing import Any

@@ -16,7 +16,7 @@ Job = Callable[[], Any]
 
 
 def fused(input_size: int, hidden_size: int, device: str) -> dict[str, nn.Module]:
-    """Return the layers of paper 002's Figure 2 and more, each as fast as it is known to run.
+    """Return the layers of rusch2021's Figure 2 and more, each as fast as it is known to run.
 
     Two layers where the paper has two, one otherwise; UnICORNN with both, since a second layer costs a product of
     matrices that one layer does without.

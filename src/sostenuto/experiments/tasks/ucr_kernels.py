@@ -1,4 +1,4 @@
-"""One cell of paper 004's Table 2: kernel machines on a data set, chosen by cross-validation, tested once."""
+"""One cell of alemohammad2021's Table 2: kernel machines on a data set, chosen by cross-validation, tested once."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Trained recurrent networks for paper 004's Table 2: RMSProp and early stopping, all folds and rates at once."""
+"""Trained recurrent networks for alemohammad2021's Table 2: RMSProp and early stopping, all folds and rates at once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Tables 1 and 2 of paper 004: every column on every data set, the paper's rows, and the measures over both."""
+"""Tables 1 and 2 of alemohammad2021: every column on every data set, the paper's rows, and the measures over both."""
 
 import re
 import shutil
@@ -168,7 +168,7 @@ def paper_rows() -> Rows:
     92.86
     """
     rows: Rows = {}
-    for name, entry in find("004/table-2").expected.items():
+    for name, entry in find("alemohammad2021/table-2").expected.items():
         if entry.value is not None and ":" not in name:
             rest = {column: float(value) for column, value in _COLUMN.findall(entry.remark)}
             rows[name] = {"RNTK": entry.value, **rest}
@@ -190,7 +190,7 @@ def matrix(rows: Rows, names: Sequence[str], columns: Sequence[str]) -> Float64[
 
 
 def measures(values: Float64[np.ndarray, "set column"]) -> Float64[np.ndarray, "measure column"]:
-    """Return `MEASURES` of every column (paper 004, eqs. (21)–(23)); equal accuracies share the best rank, as there.
+    """Return `MEASURES` of every column (alemohammad2021, eqs. (21)–(23)); ties share the best rank, as there.
 
     >>> measures(np.array([[100.0, 90.0], [50.0, 60.0]])).round(2).tolist()
     [[75.0, 75.0], [50.0, 100.0], [50.0, 50.0], [91.67, 95.0], [1.5, 1.5]]

@@ -1,4 +1,4 @@
-"""Columns beside paper 004's Table 2: a kernel chosen from a wider family by cross-validation."""
+"""Columns beside alemohammad2021's Table 2: a kernel chosen from a wider family by cross-validation."""
 
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Families of kernels wider than the grids of paper 004's appendix A.1, for columns beside its Table 2."""
+"""Families of kernels wider than the grids of alemohammad2021's appendix A.1, for columns beside its Table 2."""
 
 from typing import Any
 

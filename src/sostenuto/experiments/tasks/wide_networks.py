@@ -18,7 +18,7 @@ def tangent_products(
 
     With δ_t = ∂f/∂g_t the gradient by W is Σ_t δ_t h_{t−1}ᵀ σ_w/√n, so that tied weights give
     Σ_{t,t′} ⟨δ_t, δ′_t′⟩ (σ_w²/n ⟨h_{t−1}, h′_{t′−1}⟩ + σ_u² x_t x′_t′ + σ_b²) + σ_v²/n ⟨h_T, h′_T′⟩, and untied ones
-    the terms with t = t′ alone (paper 004, appendices B.2 and B.4).
+    the terms with t = t′ alone (alemohammad2021, appendices B.2 and B.4).
 
     >>> network = WideRNN(1, 8, generator=torch.Generator().manual_seed(0))
     >>> x = torch.ones(2, 3, 1, dtype=torch.float64)

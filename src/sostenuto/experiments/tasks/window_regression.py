@@ -1,4 +1,4 @@
-"""Forecasts from windows of unequal length by kernel ridge regression (paper 004, section 4 and Figure 4)."""
+"""Forecasts from windows of unequal length by kernel ridge regression (alemohammad2021, section 4 and Figure 4)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What models of sentiment make of one word said again and again (paper 003, appendix B, figures 5 and 6)."""
+"""What models of sentiment make of one word said again and again (wang2024, appendix B, figures 5 and 6)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial

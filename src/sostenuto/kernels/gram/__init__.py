@@ -31,7 +31,7 @@ def gram(
     progress: bool = True,
     tile_size: int = 512,
 ) -> Any:
-    """Compute K(X, Y), or the symmetric K(X), tile by tile: K_ij = k(x_i, y_j) (paper 004, eq. (11), for the RNTK).
+    """Compute K(X, Y), or the symmetric K(X), by tiles: K_ij = k(x_i, y_j) (alemohammad2021, eq. (11), for the RNTK).
 
     Of a symmetric matrix only the tiles on and above the diagonal are computed; the others are their mirror images. A
     tile depends on its own sequences alone, so it has the same bits wherever it is computed.

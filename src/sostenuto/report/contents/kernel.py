@@ -89,7 +89,7 @@ def _sensitivity(summary: KernelSummary) -> tuple[Part, ...]:
     if best != own:
         legend.append(LegendItem(f"σ_w = {summary.suggestion:.3g}, the flattest", "series-2", dashed=True))
     caption = (
-        "How much the kernel changes with the input at each step, s(t) of paper 004, eq. (20), over its largest value; "
+        "How much the kernel changes with the input at each step, s(t) of alemohammad2021, eq. (20), over its maximum; "
         "gray: other σ_w. A flat line treats all steps alike."
     )
     figure = Figures(
@@ -103,8 +103,8 @@ def _sensitivity(summary: KernelSummary) -> tuple[Part, ...]:
 def _advice(summary: KernelSummary, now: float, then: float) -> str:
     spread = f"s(t) varies by {percent(now)} of its mean"
     if now - then < _FLAT:
-        return f"{spread}, and no σ_w nearby makes it flatter: the choice agrees with section 3.4 of paper 004."
+        return f"{spread}, and no σ_w nearby makes it flatter: the choice agrees with section 3.4 of alemohammad2021."
     return (
         f"{spread}; with σ_w = {summary.suggestion:.3g} it would be {percent(then)}. Where nothing is known of which "
-        "steps matter, section 3.4 of paper 004 suggests the flattest. The fitted σ was chosen by its score instead."
+        "steps matter, alemohammad2021 (section 3.4) suggests the flattest. The fitted σ was chosen by its score."
     )

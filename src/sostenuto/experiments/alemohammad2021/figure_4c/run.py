@@ -1,0 +1,38 @@
+"""Figure 4c of alemohammad2021: forecasts of Google's stock, by how much the lengths of windows vary."""
+
+from functools import partial
+
+import numpy as np
+
+from sostenuto.experiments import Settings, Workbench
+from sostenuto.experiments.tasks.paper_grids import KERNELS
+from sostenuto.experiments.tasks.window_regression import (
+    PREVIOUS,
+    Windows,
+    ahead,
+    show,
+    stock_prices,
+    stock_windows,
+    sweep,
+)
+
+
+def run(settings: Settings, bench: Workbench) -> None:
+    """Vary T_var."""
+    closes = stock_prices(settings, bench)
+    found = sweep(settings, bench, "variation", settings.points, partial(draw, settings, closes))
+    others, default = KERNELS[1:], list(settings.points).index(10)
+    bench.number("RNTK at T_var = 10", found["RNTK"][default].tolist())
+    bench.number("previous step at T_var = 10", found[PREVIOUS][default].tolist())
+    varied = {name: values[np.asarray(settings.points) > 0] for name, values in found.items()}
+    bench.law("RNTK is ahead of the other kernels", *ahead(varied, "RNTK", others))
+    lead = found["RNTK"].mean(axis=1) - np.mean([found[name].mean(axis=1) for name in others], axis=0)
+    said = f"{lead[0]:+.2f} dB at T_var = {settings.points[0]}, {lead[-1]:+.2f} dB at {settings.points[-1]}"
+    bench.law("the gap grows with the variation of lengths", bool(lead[-1] > lead[0]), said)
+    bench.law("the previous step is ahead of all kernels", *ahead(found, PREVIOUS, KERNELS))
+    show(bench, found, settings.points, "T_var")
+
+
+def draw(settings: Settings, closes: np.ndarray, point: float, seed: int) -> tuple[Windows, Windows]:
+    """Cut windows of prices."""
+    return stock_windows(closes, settings.shortest, int(point), settings.num_train, seed)

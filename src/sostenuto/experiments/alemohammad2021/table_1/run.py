@@ -1,0 +1,105 @@
+"""Table 1 of alemohammad2021: mean accuracy, P90, P95, PMA and Friedman rank over UCR data sets."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from sostenuto.experiments import Settings, Workbench
+from sostenuto.experiments.tasks.paper_grids import KERNELS
+from sostenuto.experiments.tasks.ucr_table import (
+    COLUMNS,
+    MEASURES,
+    WIDE,
+    WIDE_RECURRENT,
+    Rows,
+    accuracies,
+    compare_means,
+    compare_wide,
+    compared_rows,
+    matrix,
+    measures,
+    wide_accuracies,
+)
+from sostenuto.report.figures.plot import bars
+
+
+def run(settings: Settings, bench: Workbench) -> None:
+    """Run what Table 2 has, then sum it up: the kernels over all sets, all columns over those with networks."""
+    rows, paper = accuracies(settings, bench), compared_rows()
+    compare_means(bench, rows, paper)
+    with_networks = list(rows)[: settings.network_sets]
+    kernels = summary(bench, rows, paper, list(rows), KERNELS)
+    everything = summary(bench, rows, paper, with_networks, COLUMNS)
+    mean, p90, p95, pma, rank = kernels
+    bench.number("RNTK: mean accuracy", float(mean[0]))
+    bench.number("RNTK: Friedman rank among the kernels", float(rank[0]))
+    bench.law("RNTK has the highest mean of the kernels", bool(mean.argmax() == 0), _said(KERNELS, mean))
+    bench.law("RNTK has the best Friedman rank of the kernels", bool(rank.argmin() == 0), _said(KERNELS, rank))
+    first = [bool(each[0] == each.max()) for each in (p90, p95, pma)]
+    said = "; ".join(
+        f"{name}: {_said(KERNELS, each)}" for name, each in zip(("P90", "P95", "PMA"), kernels[1:4], strict=True)
+    )
+    bench.law("RNTK is first in P90, P95 and PMA of the kernels", all(first), said)
+    best = float(everything[0, len(KERNELS) :].max())
+    said = f"RNTK {everything[0, 0]:.1f} %, the best of the networks {best:.1f} %, on {len(with_networks)} sets"
+    bench.law("RNTK is ahead of the trained networks", bool(everything[0, 0] > best), said)
+    _with_wide(bench, rows, wide_accuracies(settings, bench), paper)
+    bench.note(f"{len(rows)} data sets were run, trained networks on the first {len(with_networks)} of them.")
+    ours = dict(zip(COLUMNS, everything[0].tolist(), strict=True))
+    known = [name for name in with_networks if name in paper]
+    theirs = dict(zip(COLUMNS, matrix(paper, known, COLUMNS).mean(axis=0).tolist(), strict=True)) if known else None
+    bench.figure(
+        "Mean accuracy",
+        lambda axes: bars(axes, ours, expected=theirs, labels=("mean test accuracy, %", "")),
+        caption=f"Over {len(with_networks)} sets; the mark is the paper's mean over the same sets.",
+    )
+
+
+def summary(bench: Workbench, rows: Rows, paper: Rows, names: list[str], columns: Sequence[str]) -> np.ndarray:
+    """Add a table of the five measures, ours and the paper's on the sets it has; return ours on all of ``names``."""
+    known = [name for name in names if name in paper]
+    ours = measures(matrix(rows, known or names, columns))
+    theirs = measures(matrix(paper, known, columns)) if known else np.full_like(ours, np.nan)
+    written = [
+        (measure, *(f"{one:.2f} / {other:.2f}" for one, other in zip(ours[i], theirs[i], strict=True)))
+        for i, measure in enumerate(MEASURES)
+    ]
+    bench.table(f"{len(columns)} columns over {len(known or names)} sets, ours / the paper's", ("", *columns), written)
+    return measures(matrix(rows, names, columns))
+
+
+def _with_wide(bench: Workbench, rows: Rows, wide: Rows, paper: Rows) -> None:
+    """Sum up the kernels with each wider choice in the RNTK's place, with all four so chosen, and all together."""
+    compare_wide(bench, wide, paper)
+    together = {name: {**row, **wide[name]} for name, row in rows.items() if name in wide}
+    tables = [(column, *KERNELS[1:]) for column in WIDE_RECURRENT]
+    found = [_measured(bench, together, columns) for columns in tables]
+    _measured(bench, together, (*WIDE_RECURRENT, *KERNELS))
+    for column, values in zip(WIDE_RECURRENT, found, strict=True):
+        bench.number(f"{column}: mean accuracy", float(values[0, 0]))
+        bench.number(f"{column}: Friedman rank in the RNTK's place", float(values[-1, 0]))
+    _laws(bench, f"{WIDE[0]} in the RNTK's place has the", tables[0], found[0])
+    widened = tuple(column for column in WIDE if column not in WIDE_RECURRENT[1:])
+    run = {name: row for name, row in wide.items() if all(column in row for column in widened)}
+    _laws(bench, f"{WIDE[0]} among four wider choices has the", widened, _measured(bench, run, widened))
+
+
+def _measured(bench: Workbench, rows: Rows, columns: Sequence[str]) -> np.ndarray:
+    """Add a table of the five measures over the rows and return them."""
+    values = measures(matrix(rows, list(rows), columns))
+    written = [(name, *(f"{one:.2f}" for one in values[i])) for i, name in enumerate(MEASURES)]
+    bench.table(f"{', '.join(columns)} over {len(rows)} sets, ours", ("", *columns), written)
+    return values
+
+
+def _laws(bench: Workbench, law: str, columns: Sequence[str], values: np.ndarray) -> None:
+    """Say whether the first column is first in the mean, in rank, and in the other three."""
+    mean, *near, rank = values
+    bench.law(f"{law} highest mean", bool(mean[0] > mean[1:].max()), _said(columns, mean))
+    bench.law(f"{law} best Friedman rank", bool(rank[0] < rank[1:].min()), _said(columns, rank))
+    said = "; ".join(f"{name}: {_said(columns, each)}" for name, each in zip(("P90", "P95", "PMA"), near, strict=True))
+    bench.law(f"{law} highest P90, P95 and PMA", all(bool(each[0] == each.max()) for each in near), said)
+
+
+def _said(columns: Sequence[str], values: np.ndarray) -> str:
+    return ", ".join(f"{name} {value:.2f}" for name, value in zip(columns, values, strict=True))

@@ -1,0 +1,49 @@
+"""Figure 2 of erichson2021: the linear part and the symmetric-skew form, varied one at a time."""
+
+from functools import partial
+
+from sostenuto.experiments import Settings, Workbench
+from sostenuto.experiments.tasks.sweeps import Swept, sweep
+from sostenuto.report.figures.plot import lines
+
+TASKS = ("ordered", "permuted")
+SWEEPS = {"linear": "α, weight of the linear part", "skew": "β, share of the skew part"}
+
+
+def run(settings: Settings, bench: Workbench) -> None:
+    """Train at every α and every β, on both tasks."""
+    found: dict[str, dict[str, list[Swept]]] = {}
+    for task in TASKS:
+        data = bench.data(settings[task])
+        found[task] = {prefix: sweep(bench, settings, data, prefix, part=task) for prefix in SWEEPS}
+    scores = {
+        task: {prefix: {one.value: one.test for one in points} for prefix, points in sweeps.items()}
+        for task, sweeps in found.items()
+    }
+    alphas = {task: scores[task]["linear"] for task in TASKS}
+    told = "; ".join(f"{task}: " + ", ".join(f"α {a:g}: {s:.2f} %" for a, s in alphas[task].items()) for task in TASKS)
+    bench.law("the linear part helps", all(one[1.0] > one[0.0] for one in alphas.values()), told)
+    bench.law("too much of it harms", all(one[2.0] < one[1.0] for one in alphas.values()), told)
+    betas = {task: scores[task]["skew"] for task in TASKS}
+    best = {task: max(one, key=one.__getitem__) for task, one in betas.items()}
+    told = "; ".join(f"{task}: " + ", ".join(f"β {b:g}: {s:.2f} %" for b, s in betas[task].items()) for task in TASKS)
+    bench.law("both parts are wanted", all(0.5 < beta < 1.0 for beta in best.values()), told)
+    more = best["permuted"] > best["ordered"]
+    bench.law(
+        "the permuted task wants more of the skew part", more, ", ".join(f"{t} β = {b:g}" for t, b in best.items())
+    )
+    for task in TASKS:
+        bench.number(f"best β, {task}", best[task])
+        bench.number(f"{task}, α = 1", alphas[task][1.0])
+    for prefix, label in SWEEPS.items():
+        series = {task: list(scores[task][prefix].values()) for task in TASKS}
+        values = list(scores["ordered"][prefix])
+        draw = partial(lines, x=values, series=series, labels=(label, "test accuracy, %"), marks=True)
+        bench.figure(label, draw, caption="One training a point.")
+    rows = [
+        (task, prefix, one.value, one.validation, one.test, "yes" if one.diverged else "no")
+        for task, sweeps in found.items()
+        for prefix, points in sweeps.items()
+        for one in points
+    ]
+    bench.table("Trainings", ("task", "varied", "value", "validation, %", "test, %", "diverged"), rows)

@@ -1,0 +1,67 @@
+"""Figure 3 of erichson2021: accuracy of four trained units under noise on the input."""
+
+from functools import partial
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from sostenuto.audits import noise_accuracy
+from sostenuto.data.dataset import Dataset
+from sostenuto.experiments import Settings, Workbench
+from sostenuto.experiments.tasks.contest import Trained, compete
+from sostenuto.experiments.tasks.device_training import trained_model
+from sostenuto.experiments.tasks.long_data import folded
+from sostenuto.report.figures.plot import lines
+
+NAMES = {
+    "ode": "neural-ODE RNN",
+    "antisymmetric": "antisymmetric RNN",
+    "orthogonal": "orthogonal RNN",
+    "lipschitz": "Lipschitz RNN",
+}
+KINDS = {"white noise": ("gaussian", "gaussian"), "salt and pepper": ("salt-and-pepper", "impulses")}
+"""What the page calls it: the audit's kind of noise, and the setting that lists its levels."""
+UNITS = {
+    "white noise": "standard deviation of the noise over that of the pixels",
+    "salt and pepper": "share of pixels replaced",
+}
+
+
+def run(settings: Settings, bench: Workbench) -> None:
+    """Train four models and ask them about noisy test images."""
+    dataset = folded(bench.data(settings.dataset), settings.channels)
+    trained = compete(bench, settings, dataset, NAMES)
+    asking = [(f"{prefix}/noise", partial(asked, settings, bench, dataset, one)) for prefix, one in trained.items()]
+    found = dict(zip(trained, bench.ahead(partial(bench.cell, *one) for one in asking), strict=True))
+    for what, (_, levels) in KINDS.items():
+        kept = {prefix: _mean(settings[levels], one[what]["accuracy"]) for prefix, one in found.items()}
+        for prefix, value in kept.items():
+            bench.number(f"{NAMES[prefix]}: {what}", value)
+        first = max(kept, key=kept.__getitem__)
+        told = ", ".join(f"{NAMES[prefix]} {value:.1f} %" for prefix, value in kept.items())
+        bench.law(f"the Lipschitz RNN stands {what} best", first == "lipschitz", told)
+        series = {NAMES[prefix]: [100 * value for value in one[what]["accuracy"]] for prefix, one in found.items()}
+        spreads = {NAMES[prefix]: [100 * value for value in one[what]["deviation"]] for prefix, one in found.items()}
+        labels = (UNITS[what], "test accuracy, %")
+        draw = partial(lines, x=settings[levels], series=series, spreads=spreads, labels=labels, marks=True)
+        bench.figure(what.capitalize(), draw, caption="Mean and deviation over draws of the noise.")
+    for prefix, name in NAMES.items():
+        bench.number(f"{name}: test accuracy", 100 * trained[prefix].mean)
+
+
+def asked(settings: Settings, bench: Workbench, dataset: Dataset, trained: Trained) -> dict[str, Any]:
+    """Ask the first seed's model about test images under both kinds of noise."""
+    stored = trained_model(bench, f"{trained.key}/seed=0", dataset, trained.recipe)
+    assert dataset.test is not None
+    test = stored.encoding.encode(dataset.test.take(np.arange(min(settings.asked, len(dataset.test)))))
+    model, found = stored.model.to(bench.device), {}
+    for what, (kind, levels) in KINDS.items():
+        options = {"levels": settings[levels], "kind": kind, "repeats": settings.repeats, "batch_size": 1000}
+        one = noise_accuracy(model, test.values, test.targets, seed=bench.seed, **options)
+        found[what] = {"accuracy": list(one.accuracy), "deviation": list(one.deviation)}
+    return found
+
+
+def _mean(levels: list[float], accuracy: list[float]) -> float:
+    return 100 * fmean(value for level, value in zip(levels, accuracy, strict=True) if level > 0)

@@ -1,0 +1,92 @@
+"""Figure 7 of erichson2021: spectrum of A and accuracy through training, over learning rates and batch sizes."""
+
+import math
+from functools import partial
+from typing import Any
+
+import torch
+
+from sostenuto.experiments import Settings, Workbench
+from sostenuto.experiments.tasks.sweeps import Swept, sweep
+from sostenuto.models.base import SequenceModel
+from sostenuto.report.palette import MUTED
+
+SWEEPS = {"rate": "learning rate", "batch": "batch"}
+REAL = "largest real part"
+LEARNED = 50.0
+UNBOUNDED = 1e300
+"""Stands for the spectrum of weights that are no numbers any more."""
+
+
+def run(settings: Settings, bench: Workbench) -> None:
+    """Train over learning rates and over batch sizes, reading the spectrum of A off after every epoch."""
+    data = bench.data(settings.dataset)
+    found = {prefix: sweep(bench, settings, data, prefix, probe=spectrum) for prefix in SWEEPS}
+    every = [one for points in found.values() for one in points]
+    agree = [(last(one) > 0) == (one.test < LEARNED) for one in every]
+    told = "; ".join(
+        f"{SWEEPS[prefix]} {one.value:g}: {last(one):+.3g}, {one.test:.1f} %"
+        for prefix, points in found.items()
+        for one in points
+    )
+    bench.law("models learn only where A is stable", all(agree), told)
+    small = {SWEEPS[prefix]: last(points[0]) for prefix, points in found.items()}
+    told = ", ".join(f"least {name} {value:+.3g}" for name, value in small.items())
+    bench.law("small steps end stable", max(small.values()) <= 0, told)
+    for prefix, law in (("rate", "large learning rates lose stability"), ("batch", "large batches lose stability")):
+        least, most = met(found[prefix][0]), met(found[prefix][-1])
+        bench.law(law, most > least, f"{least:+.3g} at the least, {most:+.3g} at the largest")
+    for prefix, name in SWEEPS.items():
+        for which, one in (("least", found[prefix][0]), ("largest", found[prefix][-1])):
+            bench.number(f"{which} {name}: test accuracy", one.test)
+            if prefix == "rate":
+                _report(bench, f"{which} {name}: largest real part at the end", last(one))
+    for prefix, name in SWEEPS.items():
+        for title, row, scale in (("Largest real part of A", REAL, 1), ("Validation accuracy, %", "validation", 100)):
+            draw = partial(curves, points=found[prefix], name=name, row=row, scale=scale, label=title)
+            bench.figure(f"{title}, by {name}", draw, caption="One line a training.")
+    rows = [
+        (SWEEPS[p], f"{one.value:g}", last(one), met(one), one.validation, one.test, "yes" if one.diverged else "no")
+        for p, points in found.items()
+        for one in points
+    ]
+    columns = ("varied", "value", "Re λ(A), end", "Re λ(A), largest", "validation, %", "test, %", "diverged")
+    bench.table("Trainings", columns, rows)
+
+
+def spectrum(model: SequenceModel) -> dict[str, float]:
+    """Give the largest real part of the eigenvalues of A."""
+    layer: Any = model.layer
+    weight = layer.weight("weight_linear", 0, False).detach().double().cpu()
+    return {REAL: float(torch.linalg.eigvals(weight).real.max()) if bool(weight.isfinite().all()) else UNBOUNDED}
+
+
+def last(one: Swept) -> float:
+    """Give the largest real part after the last epoch; a training that was lost from the start has none, and is ∞."""
+    return one.history[-1][REAL] if one.history else math.inf
+
+
+def met(one: Swept) -> float:
+    """Give the largest real part over all epochs."""
+    return max((row[REAL] for row in one.history), default=math.inf)
+
+
+def curves(axes: Any, *, points: list[Swept], name: str, row: str, scale: float, label: str) -> None:
+    """Draw one line a training over the epochs; zero parts the stable from the unstable."""
+    for one in points:
+        epochs = [entry["epoch"] for entry in one.history]
+        values = [scale * entry[row] if entry[row] < UNBOUNDED else math.nan for entry in one.history]
+        axes.plot(epochs, values, marker="o", markersize=3, label=f"{name} {one.value:g}")
+    if row == REAL:
+        axes.axhline(0.0, color=MUTED, linewidth=0.8)
+        axes.set_yscale("symlog", linthresh=0.01)
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.set(xlabel="epoch", ylabel=label)
+    axes.legend()
+
+
+def _report(bench: Workbench, name: str, value: float) -> None:
+    if value < UNBOUNDED:
+        bench.number(name, value)
+    else:
+        bench.skip(name, "the loss became infinite")

@@ -1,0 +1,55 @@
+"""Figure 8 of erichson2021: accuracy through training on four tasks."""
+
+from functools import partial
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from sostenuto.experiments import Settings, Workbench
+from sostenuto.experiments.tasks.contest import Trained, compete
+from sostenuto.experiments.tasks.perturbation_curves import falls
+from sostenuto.report.figures.plot import lines
+
+TASKS = {
+    "ordered": "ordered MNIST",
+    "permuted": "permuted MNIST",
+    "pixels": "CIFAR-10, pixels",
+    "padded": "CIFAR-10, noise-padded",
+}
+WITHIN = 0.01
+
+
+def run(settings: Settings, bench: Workbench) -> None:
+    """Train on every task and draw how validation accuracy rises; the test part is asked once, at the end."""
+    found: dict[str, Trained] = {}
+    for task, name in TASKS.items():
+        data = bench.data(settings[task])
+        found[task] = compete(bench, settings, data, {"lipschitz": f"Lipschitz RNN, {name}"}, part=task)["lipschitz"]
+        bench.number(f"{name}: test accuracy", [100 * score for score in found[task].scores])
+    scores = [100 * one.mean for one in found.values()]
+    told = ", ".join(f"{name} {score:.2f} %" for name, score in zip(TASKS.values(), scores, strict=True))
+    bench.law("the tasks in order of difficulty", falls(scores), told)
+    needed = {task: [_arrival(record) for record in found[task].records] for task in ("ordered", "permuted")}
+    for task, epochs in needed.items():
+        bench.number(f"epochs to within a point of the best, {task}", epochs)
+    longer = fmean(needed["permuted"]) > fmean(needed["ordered"])
+    told = ", ".join(f"{task} {fmean(epochs):g} epochs" for task, epochs in needed.items())
+    bench.law("the permuted task takes longer", longer, told)
+    curves = {TASKS[task]: [_curve(record) for record in one.records] for task, one in found.items()}
+    epochs = [row["epoch"] for row in found["ordered"].records[0]["history"]]
+    series = {name: np.mean(rows, axis=0).tolist() for name, rows in curves.items()}
+    spreads = {name: np.std(rows, axis=0).tolist() for name, rows in curves.items()}
+    draw = partial(lines, x=epochs, series=series, spreads=spreads, labels=("epoch", "validation accuracy, %"))
+    bench.figure("Accuracy through training", draw, caption="Mean and deviation over seeds.", width=520, height=340)
+
+
+def _arrival(record: dict[str, Any]) -> int:
+    """Give the first epoch within a point of the best validation accuracy."""
+    history = record["history"]
+    best = max(row["validation"] for row in history)
+    return next(row["epoch"] for row in history if row["validation"] >= best - WITHIN)
+
+
+def _curve(record: dict[str, Any]) -> list[float]:
+    return [100 * row["validation"] for row in record["history"]]

@@ -1,0 +1,66 @@
+"""Table 3 of erichson2021: attacks and curvature of trained models."""
+
+from functools import partial
+from typing import Any
+
+import torch
+
+from sostenuto.audits import adversarial_accuracy, hessian_spectrum
+from sostenuto.data.dataset import Dataset
+from sostenuto.experiments import Settings, Workbench
+from sostenuto.experiments.tasks.contest import Trained, compete
+from sostenuto.experiments.tasks.device_training import trained_model
+from sostenuto.experiments.tasks.long_data import folded
+
+NAMES = {"ode": "neural-ODE RNN", "antisymmetric": "antisymmetric RNN", "lipschitz": "Lipschitz RNN"}
+ATTACKS = ("PGD", "DeepFool, l2", "DeepFool, linf")
+CURVATURES = ("largest eigenvalue", "trace")
+
+
+def run(settings: Settings, bench: Workbench) -> None:
+    """Train three models, attack them on test images, and find the spectrum of their Hessians on training images."""
+    dataset = folded(bench.data(settings.dataset), settings.channels)
+    trained = compete(bench, settings, dataset, NAMES)
+    asking = [(f"{prefix}/audit", partial(audit, settings, bench, dataset, one)) for prefix, one in trained.items()]
+    found = dict(zip(trained, bench.ahead(partial(bench.cell, *one) for one in asking), strict=True))
+    for prefix, name in NAMES.items():
+        bench.number(f"{name}: test accuracy", 100 * trained[prefix].mean)
+        for what in ATTACKS:
+            bench.number(f"{name}: {what}", 100 * found[prefix][what])
+        for what in CURVATURES:
+            bench.number(f"{name}: {what}", found[prefix][what])
+    best = [max(found, key=lambda prefix, what=what: found[prefix][what]) for what in ATTACKS]
+    flat = [min(found, key=lambda prefix, what=what: found[prefix][what]) for what in CURVATURES]
+    for name, winners in (("the Lipschitz RNN stands attacks best", best), ("the Lipschitz RNN lies flattest", flat)):
+        bench.law(name, set(winners) == {"lipschitz"}, ", ".join(NAMES[winner] for winner in winners))
+    columns = ("model", *ATTACKS, *CURVATURES, "its standard error", "condition number, at least")
+    shown = (*ATTACKS, *CURVATURES, "standard error", "condition")
+    rows = [(NAMES[prefix], *(one[what] for what in shown)) for prefix, one in found.items()]
+    bench.table("Attacked accuracy and curvature", columns, rows)
+
+
+def audit(settings: Settings, bench: Workbench, dataset: Dataset, trained: Trained) -> dict[str, Any]:
+    """Attack the first seed's model, and look at its curvature."""
+    stored = trained_model(bench, f"{trained.key}/seed=0", dataset, trained.recipe)
+    model = stored.model.to(bench.device)
+    assert dataset.test is not None
+    test = stored.encoding.encode(dataset.test.take(torch.arange(min(settings.attacked, len(dataset.test))).numpy()))
+    train = stored.encoding.encode(dataset.train.take(torch.arange(settings.curved).numpy()))
+    attack = partial(adversarial_accuracy, model, test.values, test.targets, bounds=(0.0, 1.0), seed=bench.seed)
+    pgd = attack(attack="pgd", epsilons=[settings.pgd_radius], steps=settings.pgd_steps, step_size=settings.pgd_step)
+    fooled = {
+        norm: attack(attack="deepfool", norm=norm, epsilons=[limit], steps=settings.deepfool_steps)
+        for norm, limit in (("l2", settings.deepfool_l2), ("linf", settings.deepfool_linf))
+    }
+    spectrum = hessian_spectrum(
+        model, train.values, train.targets, probes=settings.probes, lanczos_steps=settings.lanczos_steps
+    )
+    return {
+        "PGD": pgd.accuracy[0],
+        **{f"DeepFool, {norm}": one.accuracy[0] for norm, one in fooled.items()},
+        **{f"median, {norm}": one.median_size for norm, one in fooled.items()},
+        "largest eigenvalue": spectrum.top[0],
+        "trace": spectrum.trace,
+        "standard error": spectrum.trace_error,
+        "condition": spectrum.condition,
+    }

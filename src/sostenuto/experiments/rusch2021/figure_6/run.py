@@ -1,0 +1,32 @@
+"""Figure 6 of rusch2021: depth, residual stacking and learned time steps on noise-padded CIFAR-10."""
+
+from functools import partial
+from statistics import fmean, pstdev
+from typing import Any
+
+from sostenuto.experiments import Settings, Workbench
+from sostenuto.experiments.tasks.oscillator_fits import accuracies, images_before_noise
+from sostenuto.report.figures.plot import lines
+
+KINDS: dict[str, dict[str, Any]] = {"standard": {}, "residual": {"skip": 2}, "steps not learned": {"learn_step": False}}
+
+
+def run(settings: Settings, bench: Workbench) -> None:
+    """Train every kind at every depth, with several seeds."""
+    data = images_before_noise(bench, settings.dataset)
+    points = {(kind, depth): f"{kind.replace(' ', '-')}/layers={depth}" for kind in KINDS for depth in settings.depths}
+    found = accuracies(
+        bench,
+        settings,
+        {key: (data, {"num_layers": depth, **KINDS[kind]}) for (kind, depth), key in points.items()},
+    )
+    scores = {kind: [found[points[kind, depth]] for depth in settings.depths] for kind in KINDS}
+    means = {kind: [fmean(row) for row in rows] for kind, rows in scores.items()}
+    seen = "; ".join(f"{kind}: {', '.join(f'{mean:.1f}' for mean in row)} %" for kind, row in means.items())
+    bench.number("standard, 3 layers", scores["standard"][0])
+    bench.law("residual stacking helps deep stacks", means["residual"][-1] > means["standard"][-1], seen)
+    bench.law("learned steps help", fmean(means["standard"]) > fmean(means["steps not learned"]), seen)
+    spreads = {kind: [pstdev(row) for row in rows] for kind, rows in scores.items()}
+    labels = ("layers", "test accuracy, %")
+    draw = partial(lines, x=settings.depths, series=means, spreads=spreads, labels=labels, marks=True)
+    bench.figure("Accuracy by depth", draw, caption="Mean and deviation over trainings.")

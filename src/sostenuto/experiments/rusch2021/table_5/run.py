@@ -1,0 +1,24 @@
+"""Table 5 of rusch2021: sentiment of IMDB reviews."""
+
+from sostenuto.experiments import Settings, Workbench
+from sostenuto.experiments.tasks.contest import compete
+from sostenuto.experiments.tasks.long_data import cut, word_stand_in
+
+NAMES = {
+    "unicornn": "UnICORNN, 2 layers of 128",
+    "cornn": "coRNN, 128 units",
+    "lstm": "LSTM, 128 units",
+    "gru": "GRU, 128 units",
+}
+
+
+def run(settings: Settings, bench: Workbench) -> None:
+    """Train, choose on validation, test once."""
+    whole = word_stand_in(bench.seed) if settings.dataset == "words" else bench.data(settings.dataset)
+    found = compete(bench, settings, cut(whole, settings.longest), NAMES)
+    for prefix, name in NAMES.items():
+        bench.number(name, [100 * score for score in found[prefix].scores])
+    record = found["unicornn"].records[0]
+    bench.number("UnICORNN: parameters without the embedding", record["parameters"] / 1000)
+    bench.number("seconds of training, UnICORNN", record["seconds"])
+    bench.note(f"Of longer reviews the last {settings.longest} words are read.")

@@ -1,0 +1,37 @@
+"""Table 7 of rusch2021: Lorenz 96, calm and chaotic."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from sostenuto.data.tasks.lorenz96 import lorenz96
+from sostenuto.experiments import Settings, Workbench
+from sostenuto.experiments.tasks.contest import compete
+
+NAMES = {"unicornn": "UnICORNN", "cornn": "coRNN", "lstm": "LSTM"}
+FORCINGS = {"calm": 0.9, "chaotic": 8.0}
+
+
+def run(settings: Settings, bench: Workbench) -> None:
+    """Train on both systems; errors are divided by the deviation of the test targets."""
+    errors: dict[str, dict[str, float]] = {}
+    for part, forcing in FORCINGS.items():
+        count = settings.count
+        made = lorenz96(
+            bench.seed,
+            forcing=forcing,
+            num_steps=settings.steps,
+            num_train=count,
+            num_validation=count,
+            num_test=count,
+        )
+        data = replace(made, name=f"{made.name}, F = {forcing:g}")
+        assert data.test is not None
+        deviation = float(np.concatenate([np.asarray(row) for row in data.test.targets or []]).std())
+        found = compete(bench, settings, data, NAMES, part=part)
+        errors[part] = {prefix: trained.mean / deviation for prefix, trained in found.items()}
+        for prefix, name in NAMES.items():
+            bench.number(f"{name}, F = {forcing:g}", [score / deviation for score in found[prefix].scores])
+    chaotic = errors["chaotic"]
+    evidence = ", ".join(f"{NAMES[prefix]} {error:.3g}" for prefix, error in chaotic.items())
+    bench.law("the LSTM is ahead where the system is chaotic", chaotic["lstm"] < chaotic["unicornn"], evidence)

@@ -1,0 +1,27 @@
+"""Figure 4 of wang2024: linear RNNs with a stable recurrent weight, fitted to power-law memory."""
+
+from sostenuto.experiments import Settings, Workbench
+from sostenuto.experiments.tasks.functional_fits import betas_of, functional
+from sostenuto.experiments.tasks.functional_widths import keeps, radii_of_widths, told
+from sostenuto.experiments.tasks.perturbation_curves import stable_up_to
+
+
+def run(settings: Settings, bench: Workbench) -> None:
+    """Train every width of three forms, move the weights, compare."""
+    memory = {"memory": "polynomial", "exponent": settings.exponent, "step_size": settings.step_size}
+    data = functional(bench.seed, num_train=settings.num_train, num_steps=settings.num_steps, **memory)
+    found = {
+        form: radii_of_widths(
+            bench, settings, data, form, "stable", activation="identity", reparametrization=form, form="diagonal"
+        )
+        for form in ("direct", "exp", "softplus")
+    }
+    radii = {form: one["radius"] for form, one in found.items()}
+    for form in ("exp", "softplus"):
+        bench.law(f"{form} keeps its radius", keeps(radii[form]), told(radii[form]))
+    limit = 2 * max(one["still"][0] for one in found.values())
+    last = {form: stable_up_to(betas_of(settings), one["widest"], limit) for form, one in found.items()}
+    ahead = max(last["exp"], last["softplus"]) >= last["direct"]
+    evidence = ", ".join(f"{form}: β ≤ {radius:.2g}" for form, radius in last.items())
+    bench.law("a stable form allows no lesser change", ahead, evidence)
+    bench.number("error of approximation, softplus, widest", found["softplus"]["error"][-1])

@@ -1,0 +1,41 @@
+"""Figure 6 of wang2024: memory of a transformer trained on film reviews, beside an LSTM's."""
+
+from statistics import fmean, median
+
+from sostenuto.experiments import Settings, Workbench
+from sostenuto.experiments.tasks.long_data import cut, word_stand_in
+from sostenuto.experiments.tasks.word_memory import draw_words, fluctuation, left_at_the_end, sentiment_models
+
+MODELS = {"lstm": "bidirectional LSTM", "transformer": "transformer encoder"}
+
+
+def run(settings: Settings, bench: Workbench) -> None:
+    """Train both, say each word again and again, compare how the answers settle."""
+    whole = word_stand_in(bench.seed) if settings.dataset == "words" else bench.data(settings.dataset)
+    trained = sentiment_models(bench, settings, cut(whole, settings.longest), MODELS)
+    left, rises, other, rows = {}, {}, {}, []
+    for prefix, name in MODELS.items():
+        found = trained[prefix]
+        words = [one["words"] for one in found]
+        left[prefix] = [median(left_at_the_end(one[word]["memory"]) for one in words) for word in settings.words]
+        rises[prefix] = fmean(fluctuation(one[word]["memory"]) for one in words for word in settings.words)
+        other[prefix] = fmean(one[word]["kind"] != "exponential" for one in words for word in settings.words)
+        bench.number(f"{name}: test accuracy", [100 * one["test"] for one in found])
+        for seed, one in enumerate(words):
+            rows += [
+                (name, seed, word, was["kind"], left_at_the_end(was["memory"]), fluctuation(was["memory"]))
+                for word, was in one.items()
+            ]
+        draw_words(bench, name, words[0])
+    slower = all(theirs > ours for theirs, ours in zip(left["transformer"], left["lstm"], strict=True))
+    told = "; ".join(f"{MODELS[prefix]} {', '.join(f'{one:.2g}' for one in row)}" for prefix, row in left.items())
+    bench.law("the transformer forgets more slowly", slower, told)
+    told = ", ".join(f"{MODELS[prefix]} {one:.3g}" for prefix, one in rises.items())
+    bench.law("its memory fluctuates more", rises["transformer"] > rises["lstm"], told)
+    told = ", ".join(f"{MODELS[prefix]} {100 * one:.0f} %" for prefix, one in other.items())
+    bench.law("its memory does not decay exponentially", other["transformer"] > 0.5, told)
+    columns = ("model", "seed", "word", "tail", "left in the last quarter", "rises of log₁₀ M, summed")
+    bench.table("Memory of repeated words", columns, rows)
+    bench.note(
+        "The score is the logarithm of the odds of a positive review; M(n) is its change by the n-th repetition."
+    )
