@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from sostenuto.report.section import Outcome
-from sostenuto.results import Record
+from sostenuto.results import Outcome, Record
 
 if TYPE_CHECKING:
     from sostenuto.audits.context import AuditContext

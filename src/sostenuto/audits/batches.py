@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -141,12 +141,12 @@ class EvalBatch(ABC):
         for start in range(0, len(self.values), size):
             yield slice(start, min(start + size, len(self.values)))
 
-    def take(self, rows: Int[Tensor, " row"] | slice) -> Self:
+    def take(self, rows: Int[Tensor, " row"] | slice) -> "EvalBatch":
         """Keep some of the sequences."""
         lengths = None if self.lengths is None else self.lengths[rows]
         return replace(self, values=self.values[rows], lengths=lengths, targets=self.targets[rows])
 
-    def sample(self, most: int, seed: int, *, balanced: bool = False) -> Self:
+    def sample(self, most: int, seed: int, *, balanced: bool = False) -> "EvalBatch":
         """Keep at most so many sequences, drawn by chance; ``balanced``: of every class as many, where there are."""
         count = len(self.values)
         if count <= most:
@@ -161,7 +161,7 @@ class EvalBatch(ABC):
         return self.take(order[:most].sort().values)
 
     def answers(self, model: nn.Module, rows: slice, values: Sequences) -> Float[Tensor, "batch ..."]:
-        """Ask the model about ``values`` in place of its ``rows``: an answer per sequence, or per step where targets are.
+        """Ask the model about ``values`` in place of its ``rows``: an answer each, or one per step where targets are.
 
         A model that answers at every step while a sequence has one target answers at the last true step.
         """
@@ -353,10 +353,10 @@ class RegressionBatch(EvalBatch):
 
 
 def score_words(measure: Measure, score: float, unit: str = "") -> str:
-    """Write a score: an accuracy as a percentage, an error with its unit.
+    r"""Write a score: an accuracy as a percentage, an error with its unit.
 
     >>> score_words("error", 2.5, "kPa")
-    '2.5\\u202fkPa'
+    '2.5 kPa'
     """
     if not math.isfinite(score):
         return "no number at all"

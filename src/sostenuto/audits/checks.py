@@ -14,11 +14,11 @@ FOLDERS = ("memory", "stability", "gradients", "robustness", "curvature", "gener
 
 
 @functools.cache
-def checks() -> dict[str, Check]:
+def all_checks() -> dict[str, Check]:
     """Import every method file once, and list the checks by name, in the order of the page.
 
-    >>> list(checks())[:2]
-    ['memory', 'lyapunov']
+    >>> list(all_checks())[:2]
+    ['skill', 'memory']
     """
     found: list[Check] = []
     for folder in FOLDERS:
@@ -36,7 +36,7 @@ def all_thresholds(given: Mapping[str, Mapping[str, Any]] | None = None) -> dict
     >>> all_thresholds({"noise": {"steady": 0.1}})["noise"]["steady"]
     0.1
     """
-    known = {name: dict(check.thresholds) for name, check in checks().items() if check.thresholds}
+    known = {name: dict(check.thresholds) for name, check in all_checks().items() if check.thresholds}
     for name, own in (given or {}).items():
         check_choice("check of a threshold", name, known)
         if not isinstance(own, Mapping):

@@ -46,7 +46,9 @@ class Calibration(AuditResult):
         said = f"The model is {sure} sure on average and right in {right} of {counted(found.count, 'answer')}; "
         apart, chance = 100 * found.calibration_error, 100 * found.calibrated_high
         than = "no more" if self.calibrated else "more"
-        said += f"confidence and accuracy are {apart:.1f} points apart, {than} than chance explains (up to {chance:.1f})"
+        said += (
+            f"confidence and accuracy are {apart:.1f} points apart, {than} than chance explains (up to {chance:.1f})"
+        )
         return f"{said}; Brier score {number(found.brier, digits=3)}."
 
     def plot(self, ax: Any) -> None:
@@ -132,8 +134,10 @@ def _judge(result: Calibration, limits: Mapping[str, float]) -> Judged:
         f"{points(honest)} points."
     )
     if result.calibrated:
-        return Judged("good", "Honest confidence", basis) if measures.calibrated_high <= honest else Judged(
-            "unknown", UNDECIDED, f"{basis} There are too few answers to tell."
+        return (
+            Judged("good", "Honest confidence", basis)
+            if measures.calibrated_high <= honest
+            else Judged("unknown", UNDECIDED, f"{basis} There are too few answers to tell.")
         )
     label = "Overconfident" if result.overconfidence > 0 else "Underconfident"
     return Judged("bad" if measures.calibration_error > limits["broken"] else "caution", label, basis)

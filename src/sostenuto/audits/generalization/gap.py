@@ -178,7 +178,11 @@ def generalization_gap(
     return GeneralizationGap(
         model=type(model).__name__,
         method=METHOD.format(
-            loss=parts[0].loss_name, measure=parts[0].measure, theorem=3 if real else 2, delta=delta, precision=str(dtype)[6:]
+            loss=parts[0].loss_name,
+            measure=parts[0].measure,
+            theorem=3 if real else 2,
+            delta=delta,
+            precision=str(dtype)[6:],
         ),
         seed=seed,
         settings={"batch_size": batch_size, "delta": delta, "total_variation": total_variation},
@@ -248,11 +252,15 @@ def _judge(result: GeneralizationGap, limits: Mapping[str, float]) -> Judged:
     if whole == 0:
         whole = max(result.test.score, result.train.score) or 1.0
     # No wrong answer among few is no proof of none: each part counts as if it had one more of either kind.
-    floor = sum(1 / (part.sequences + 2) ** 2 for part in (result.train, result.test)) if result.measure == "accuracy" else 0
+    floor = (
+        sum(1 / (part.sequences + 2) ** 2 for part in (result.train, result.test))
+        if result.measure == "accuracy"
+        else 0
+    )
     gap, half = result.gap / whole, 1.96 * math.sqrt((result.gap_error / whole) ** 2 + floor)
     basis = (
-        f"{result.summary()} Judged by the interval of the gap, {points(gap - half)} to {points(gap + half)} points; it "
-        f"carries over up to {points(limits['small'])} and overfits beyond {points(limits['large'])}."
+        f"{result.summary()} Judged by the interval of the gap, {points(gap - half)} to {points(gap + half)} points; "
+        f"it carries over up to {points(limits['small'])} and overfits beyond {points(limits['large'])}."
     )
     labels = ("Carries over", "Overfits a little", "Overfits")
     return graded((gap - half, gap + half), limits["small"], limits["large"], labels, basis)

@@ -3,8 +3,8 @@
 import torch
 from torch import nn
 
-from sostenuto.audits.model import still_copy
 from sostenuto.audits.batches import EvalBatch
+from sostenuto.audits.model import still_copy
 from sostenuto.checks import InputError
 from sostenuto.data.batch import SequenceBatch
 from sostenuto.models.base import SequenceModel

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from sostenuto.audits.base import Check, Judged
-from sostenuto.audits.batches import EvalBatch, Measure, eval_batch
+from sostenuto.audits.batches import EvalBatch, eval_batch
 from sostenuto.audits.context import AuditContext
 from sostenuto.audits.intervals import lost_interval
 from sostenuto.audits.model import audited, place_of
@@ -218,7 +218,7 @@ def _worst_of(data: EvalBatch, marks: list[np.ndarray]) -> np.ndarray:
 
 
 Change = Callable[[slice, float, Tensor], list[Tensor]]
-"""From rows, a radius and zeros of the rows' shape to the changes an attack offers, in units of each channel's scale."""
+"""From rows, a radius and zeros of their shape to the changes an attack offers, in units of each channel's scale."""
 
 
 class _Attacker:
@@ -365,7 +365,12 @@ class _Attacker:
     def _random_search(self, rows: slice, radius: float, zeros: Tensor) -> list[Tensor]:
         values = self.data.values[rows]
         found = random_search(
-            self._objective(rows), zeros, norm=self.norm, epsilon=radius, tries=self.steps, generator=self._generator(2, rows)
+            self._objective(rows),
+            zeros,
+            norm=self.norm,
+            epsilon=radius,
+            tries=self.steps,
+            generator=self._generator(2, rows),
         )
         if self.bounds is not None:
             found = ((values + found * self.scale).clamp(*self.bounds) - values) / self.scale.clamp(min=1e-30)

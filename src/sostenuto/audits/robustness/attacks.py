@@ -18,7 +18,8 @@ NORMS = ("linf", "l2", "step-l2")
 
 Perturbation = Float[Tensor, "batch time channel"]
 Sizes = Float[Tensor, " batch"]
-Bounds = tuple[float, float] | None
+Bounds = tuple[float, float] | tuple[Tensor, Tensor] | None
+"""Least and largest value allowed, or those of every sample."""
 Loss = Callable[[Perturbation], Sizes]
 """From perturbed values to a number a sequence."""
 Scores = Callable[[Perturbation], Float[Tensor, "batch cls"]]

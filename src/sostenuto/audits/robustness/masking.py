@@ -1,6 +1,7 @@
 """Signs that a model's gradients do not show an attacker the way, so that an attack by gradients proves nothing."""
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from sostenuto.report.numbers import percent
@@ -25,12 +26,12 @@ class Evidence(NamedTuple):
 
 
 def masking(evidence: Evidence) -> str:
-    """Name the signs of masked gradients; empty where there are none.
+    r"""Name the signs of masked gradients; empty where there are none.
 
     Reference: Athalye, Carlini and Wagner 2018, section 3.1.
 
     >>> masking(Evidence(100, 1.0, False, {"pgd": (0.0, 0.0), "random-search": (0.0, 0.4)}))
-    'the gradient is zero in 100\\u202f% of the sequences; random-search, without gradients, took 40.0 points more'
+    'the gradient is zero in 100\u202f% of the sequences; random-search, without gradients, took 40.0 points more'
     """
     signs = []
     if evidence.silent > SILENT:
@@ -39,7 +40,7 @@ def masking(evidence: Evidence) -> str:
         signs.append("the answers to one input differ from call to call")
     margin = max(MARGIN, 3 / evidence.count)
     by_gradient = evidence.lost["pgd"]
-    if any(before - after > margin for before, after in zip(by_gradient, by_gradient[1:], strict=False)):
+    if any(before - after > margin for before, after in pairwise(by_gradient)):
         signs.append("a larger change allowed did less harm")
     for name, lost in evidence.lost.items():
         more = max(other - own for other, own in zip(lost, by_gradient, strict=True))

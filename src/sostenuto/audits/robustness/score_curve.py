@@ -1,4 +1,4 @@
-"""A score that falls while something grows, noise or an attacker's reach: what its record says, draws and is judged by."""
+"""A score that falls while noise or an attacker's reach grows: what its record says, draws and is judged by."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -87,4 +87,3 @@ def judge_loss(result: ScoreCurve, limits: Mapping[str, float]) -> Judged:
         f"broken beyond {points(limits['broken'])}."
     )
     return graded(interval, limits["steady"], limits["broken"], ("Steady", "Wavers", "Breaks"), basis)
-
