@@ -11,15 +11,14 @@ from sostenuto.version import __version__
 if TYPE_CHECKING:
     from sostenuto import audits, datasets, kernels, nn, theory
     from sostenuto.audits.audit import audit
-    from sostenuto.estimators.classifier import RecurrentClassifier
-    from sostenuto.estimators.forecaster import Forecaster
-    from sostenuto.estimators.nystroem_rntk import NystroemRNTK
-    from sostenuto.estimators.oscillator_classifier import OscillatorClassifier
-    from sostenuto.estimators.oscillator_features import OscillatorFeatures
-    from sostenuto.estimators.oscillator_regressor import OscillatorRegressor
-    from sostenuto.estimators.regressor import RecurrentRegressor
-    from sostenuto.estimators.rntk_classifier import RNTKClassifier
-    from sostenuto.estimators.rntk_regressor import RNTKRegressor
+    from sostenuto.estimators.forecast.forecaster import Forecaster
+    from sostenuto.estimators.oscillators.classifier import OscillatorClassifier
+    from sostenuto.estimators.oscillators.features import OscillatorFeatures
+    from sostenuto.estimators.oscillators.ridge import OscillatorRegressor
+    from sostenuto.estimators.recurrent import RecurrentClassifier, RecurrentRegressor
+    from sostenuto.estimators.rntk.classifier import RNTKClassifier
+    from sostenuto.estimators.rntk.nystroem import NystroemRNTK
+    from sostenuto.estimators.rntk.regressor import RNTKRegressor
 
 __all__ = [
     "Forecaster",
@@ -41,15 +40,15 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Forecaster": "sostenuto.estimators.forecaster",
-    "NystroemRNTK": "sostenuto.estimators.nystroem_rntk",
-    "OscillatorClassifier": "sostenuto.estimators.oscillator_classifier",
-    "OscillatorFeatures": "sostenuto.estimators.oscillator_features",
-    "OscillatorRegressor": "sostenuto.estimators.oscillator_regressor",
-    "RNTKClassifier": "sostenuto.estimators.rntk_classifier",
-    "RNTKRegressor": "sostenuto.estimators.rntk_regressor",
-    "RecurrentClassifier": "sostenuto.estimators.classifier",
-    "RecurrentRegressor": "sostenuto.estimators.regressor",
+    "Forecaster": "sostenuto.estimators.forecast.forecaster",
+    "NystroemRNTK": "sostenuto.estimators.rntk.nystroem",
+    "OscillatorClassifier": "sostenuto.estimators.oscillators.classifier",
+    "OscillatorFeatures": "sostenuto.estimators.oscillators.features",
+    "OscillatorRegressor": "sostenuto.estimators.oscillators.ridge",
+    "RNTKClassifier": "sostenuto.estimators.rntk.classifier",
+    "RNTKRegressor": "sostenuto.estimators.rntk.regressor",
+    "RecurrentClassifier": "sostenuto.estimators.recurrent",
+    "RecurrentRegressor": "sostenuto.estimators.recurrent",
     "audit": "sostenuto.audits.audit",
 }
 """Where the public names that are not modules live."""

@@ -11,7 +11,7 @@ from sostenuto.audits.audit import AuditReport, audit
 from sostenuto.audits.checks import all_checks
 from sostenuto.audits.page import render
 from sostenuto.checks import InputError
-from sostenuto.models.classifier import SequenceClassifier
+from sostenuto.models.prediction import SequenceClassifier
 from sostenuto.nn import RNN
 
 

@@ -10,8 +10,7 @@ from torch import nn
 from sostenuto.audits import adapt
 from sostenuto.audits.audit import audit
 from sostenuto.audits.page import render
-from sostenuto.models.classifier import SequenceClassifier
-from sostenuto.models.regressor import SequenceRegressor
+from sostenuto.models.prediction import SequenceClassifier, SequenceRegressor
 from sostenuto.nn import LipschitzRNN, UnICORNN
 
 pytestmark = pytest.mark.gpu(interpreted=False)

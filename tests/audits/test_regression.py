@@ -18,7 +18,7 @@ from sostenuto.audits import (
 from sostenuto.audits.audit import AuditReport, audit
 from sostenuto.audits.page import render
 from sostenuto.checks import InputError
-from sostenuto.models.regressor import SequenceRegressor
+from sostenuto.models.prediction import SequenceRegressor
 from sostenuto.nn import GRU
 
 NOT_FOR_NUMBERS = {"calibration", "certified"}

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from sostenuto.estimators.kernel_base import unit_norm
+from sostenuto.estimators.rntk.base import unit_norm
 from sostenuto.kernels import NTK, RBF, Polynomial, RecurrentNTK, Signature
 from tests.cli.small import call, said, write_waves
 from tests.report.html_check import Page

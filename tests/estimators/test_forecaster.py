@@ -6,8 +6,8 @@ from sklearn.base import clone
 
 import sostenuto as so
 from sostenuto.checks import InputError
-from sostenuto.estimators.forecast_backtest import LagRidge
-from sostenuto.estimators.forecast_season import find_seasons
+from sostenuto.estimators.forecast.backtest import LagRidge
+from sostenuto.estimators.forecast.series import find_seasons
 
 HORIZON = 8
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sostenuto.estimators.kernel_summary import alignment, kernel_summary, sensitivities, step_sensitivity
+from sostenuto.estimators.rntk.summary import alignment, kernel_summary, sensitivities, step_sensitivity
 from sostenuto.kernels import RecurrentNTK
 
 

@@ -8,6 +8,7 @@ from sklearn.model_selection import cross_val_score
 
 import sostenuto as so
 from sostenuto.checks import InputError
+from sostenuto.ops.oscillator_bank import BankStream
 
 
 def waves(count=60, length=80, seed=0, classes=3):
@@ -91,6 +92,24 @@ def test_a_stream_gives_the_features_of_transform(irregular):
     assert judged.predict() == classifier.predict(X[:1], **part)[0]
 
 
+def test_steps_of_a_stream_are_walked_through_together(monkeypatch):
+    X, _ = waves(20, length=200)
+    features = so.OscillatorFeatures(80, random_state=0).fit(X)
+    calls, push = [], BankStream.push
+    monkeypatch.setattr(BankStream, "push", lambda *given: calls.append(len(given[1])) or push(*given))
+    stream = features.stream()
+    for value in X[0]:
+        stream.push(value)
+    assert max(calls) == 64  # one call costs what ten steps of 1000 units cost
+    np.testing.assert_array_equal(stream.features(), features.transform(X[:1])[0])
+    assert sum(calls) == 200
+    for wrong in ([1.0, 2.0], np.nan):
+        with pytest.raises(InputError, match="expected 1 finite values"):
+            stream.push(wrong)
+    with pytest.raises(InputError, match="expected no timespan"):
+        stream.push(1.0, 2.0)
+
+
 def test_only_ratios_of_timespans_matter():
     X, y = waves(30)
     spans = np.random.default_rng(2).uniform(0.2, 3.0, X.shape)
@@ -165,20 +184,20 @@ def test_a_search_over_it_works_and_bad_parameters_are_named():
 @pytest.fixture
 def few_rows(monkeypatch):
     """Let sums take over at sizes that a test can afford."""
-    monkeypatch.setattr("sostenuto.estimators.oscillator_ridge.MOST_ROWS", 50)
-    monkeypatch.setattr("sostenuto.estimators.oscillator_ridge.SAMPLE_ROWS", 60)
-    monkeypatch.setattr("sostenuto.estimators.oscillator_features._CELLS", 16 * 30 * 25)
+    monkeypatch.setattr("sostenuto.estimators.oscillators.ridge.MOST_ROWS", 50)
+    monkeypatch.setattr("sostenuto.estimators.oscillators.ridge.SAMPLE_ROWS", 60)
+    monkeypatch.setattr("sostenuto.estimators.oscillators.features._CELLS", 16 * 30 * 25)
 
 
 def test_many_sequences_are_summed_up_in_parts(few_rows, monkeypatch):
     X, y = waves(60)
     summed = so.OscillatorClassifier(30, random_state=0).fit(X, y)
-    monkeypatch.setattr("sostenuto.estimators.oscillator_ridge.MOST_ROWS", 100)
+    monkeypatch.setattr("sostenuto.estimators.oscillators.ridge.MOST_ROWS", 100)
     compared = so.OscillatorClassifier(30, random_state=0).fit(X, y)
     assert summed.penalty_ == compared.penalty_
     np.testing.assert_allclose(summed.decision_function(X), compared.decision_function(X), atol=1e-3)
     numbers = so.OscillatorRegressor(30, random_state=0).fit(X, y)
-    monkeypatch.setattr("sostenuto.estimators.oscillator_ridge.MOST_ROWS", 50)
+    monkeypatch.setattr("sostenuto.estimators.oscillators.ridge.MOST_ROWS", 50)
     sums = so.OscillatorRegressor(30, random_state=0).fit(X, y)
     np.testing.assert_allclose(sums.predict(X), numbers.predict(X), atol=1e-3)
 

@@ -14,20 +14,18 @@ from sklearn.svm import SVC, LinearSVC
 
 import sostenuto as so
 from sostenuto.checks import FileFormatError, InputError
-from sostenuto.estimators.class_scores import one_against_rest, temperature
-from sostenuto.estimators.evidence import (
+from sostenuto.estimators.classes import deal_folds, one_against_rest, temperature
+from sostenuto.estimators.rntk.base import unit_norm
+from sostenuto.estimators.rntk.classifier import PAPER_GRID
+from sostenuto.estimators.rntk.evidence import (
     gram_slopes,
     leave_one_out_likelihood,
     marginal_likelihood,
     maximize_evidence,
     profile_likelihood,
 )
-from sostenuto.estimators.folds import deal_folds
-from sostenuto.estimators.grid_search import GridScores, judge_again, out_of_fold_scores, right_answers
-from sostenuto.estimators.kernel_base import unit_norm
-from sostenuto.estimators.rntk_classifier import PAPER_GRID
-from sostenuto.estimators.rntk_regressor import leave_one_out
-from sostenuto.estimators.support_vectors import SupportVectors
+from sostenuto.estimators.rntk.regressor import leave_one_out
+from sostenuto.estimators.rntk.search import GridScores, SupportVectors, judge_again, out_of_fold_scores, right_answers
 from sostenuto.kernels import RecurrentNTK, as_objects
 
 SMALL = {"sigma_w": (1.4, 1.45), "sigma_b": 0.1, "sigma_h": 0.0, "folds": 4, "random_state": 0}

@@ -48,7 +48,7 @@ class TestPickle:
     def test_it_holds_no_module_of_torch(self, fitted, protocol):
         payload = pickle.dumps(fitted, protocol)
         found = imported_by(payload)
-        assert {name for name in found if name.startswith("sostenuto")} == {"sostenuto.estimators.classifier"}
+        assert {name for name in found if name.startswith("sostenuto")} == {"sostenuto.estimators.recurrent"}
         assert {name.partition(".")[0] for name in found} <= {"sostenuto", "numpy", "copyreg", "_codecs"}
         texts = [argument for _, argument, _ in pickletools.genops(payload) if isinstance(argument, str)]
         assert not [text for text in texts if "torch" in text]

@@ -8,10 +8,8 @@ from sostenuto.checks import InputError
 from sostenuto.data.dataset import SequenceSet
 from sostenuto.data.encoding import Encoding
 from sostenuto.models.build import build_model
-from sostenuto.models.classifier import SequenceClassifier
 from sostenuto.models.forecaster import Forecaster
-from sostenuto.models.regressor import SequenceRegressor
-from sostenuto.models.sequence import SequenceToSequence
+from sostenuto.models.prediction import SequenceClassifier, SequenceRegressor, SequenceToSequence
 from sostenuto.models.tokens import TokenClassifier
 from sostenuto.nn import LAYERS
 

@@ -7,10 +7,8 @@ import torch
 
 from sostenuto.checks import InputError
 from sostenuto.models.base import SequenceModel
-from sostenuto.models.classifier import SequenceClassifier
 from sostenuto.models.forecaster import Forecaster
-from sostenuto.models.regressor import SequenceRegressor
-from sostenuto.models.sequence import SequenceToSequence
+from sostenuto.models.prediction import SequenceClassifier, SequenceRegressor, SequenceToSequence
 from sostenuto.nn import LAYERS
 
 STEPS = 11

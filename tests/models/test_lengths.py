@@ -7,11 +7,9 @@ import torch
 
 from sostenuto.checks import InputError
 from sostenuto.models.base import SequenceModel
-from sostenuto.models.classifier import SequenceClassifier
 from sostenuto.models.forecaster import Forecaster
+from sostenuto.models.prediction import SequenceClassifier, SequenceRegressor, SequenceToSequence
 from sostenuto.models.readout import READOUTS, pool
-from sostenuto.models.regressor import SequenceRegressor
-from sostenuto.models.sequence import SequenceToSequence
 from sostenuto.models.tokens import TokenClassifier
 from sostenuto.nn import LAYERS, UnICORNN
 

@@ -2,8 +2,7 @@ import pytest
 import torch
 
 from sostenuto.checks import InputError
-from sostenuto.models.loo_ridge import LeaveOneOutRidge
-from sostenuto.models.ridge_statistics import RidgeStatistics
+from sostenuto.models.ridge import LeaveOneOutRidge, RidgeStatistics
 from tests.models.test_loo_ridge import problem
 
 

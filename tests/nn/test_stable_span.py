@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from sostenuto.models.classifier import SequenceClassifier
+from sostenuto.models.prediction import SequenceClassifier
 from sostenuto.nn import UnICORNN
 from sostenuto.nn.stable_span import MARGIN, longest_stable_span
 

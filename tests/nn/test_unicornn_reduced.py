@@ -5,8 +5,7 @@ import torch
 from torch.nn.utils.rnn import pack_sequence
 
 from sostenuto.checks import InputError
-from sostenuto.models.classifier import SequenceClassifier
-from sostenuto.models.regressor import SequenceRegressor
+from sostenuto.models.prediction import SequenceClassifier, SequenceRegressor
 from sostenuto.nn import LSTM, UnICORNN, unicornn
 from tests.apart import run_apart
 
@@ -27,7 +26,7 @@ RECOMPUTING += [{"memory": "recompute", **more} for more in ({"backend": "refere
 
 COMPILED = """
 import torch
-from sostenuto.models.classifier import SequenceClassifier
+from sostenuto.models.prediction import SequenceClassifier
 from sostenuto.nn import UnICORNN
 
 model = SequenceClassifier(UnICORNN(3, 8, 2, batch_first=True, memory="MEMORY"), 2, readout="READOUT")

@@ -10,9 +10,7 @@ from torch import Tensor, nn
 from sostenuto.benchmarks._random_models import random_group, random_path, random_readout
 from sostenuto.checks import InputError
 from sostenuto.data.batch import SequenceBatch
-from sostenuto.models.classifier import SequenceClassifier
-from sostenuto.models.regressor import SequenceRegressor
-from sostenuto.models.sequence import SequenceToSequence
+from sostenuto.models.prediction import SequenceClassifier, SequenceRegressor, SequenceToSequence
 from sostenuto.nn import ResidualGRU, ResidualRNN
 from sostenuto.theory.generalization import embedding_bound, generalization_bound
 from sostenuto.theory.jackson import jackson_bound

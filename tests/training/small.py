@@ -9,13 +9,11 @@ from torch import Tensor
 
 from sostenuto.data.batch import SequenceBatch
 from sostenuto.models.base import SequenceModel
-from sostenuto.models.classifier import SequenceClassifier
-from sostenuto.models.regressor import SequenceRegressor
-from sostenuto.models.sequence import SequenceToSequence
+from sostenuto.models.prediction import SequenceClassifier, SequenceRegressor, SequenceToSequence
 from sostenuto.nn import UnICORNN
 from sostenuto.training.config import TrainingConfig
-from sostenuto.training.loop import Trainer
 from sostenuto.training.objective import Objective
+from sostenuto.training.trainer import Trainer
 
 BATCHES = 4
 CLASSES = Objective(classes=True, steps=False)

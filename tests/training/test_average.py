@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from sostenuto.training.average import WeightAverage, snapshot
+from sostenuto.training.state import WeightAverage, snapshot
 
 
 def test_the_average_is_the_recursion_with_an_eased_decay():

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from sostenuto.training.clipping import clip_gradients
+from sostenuto.training.optimizers import clip_gradients
 
 
 @pytest.mark.parametrize("limit", [0.1, 1e6])

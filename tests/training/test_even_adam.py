@@ -1,6 +1,6 @@
 import torch
 
-from sostenuto.training.even_adam import EvenAdam
+from sostenuto.training.optimizers import EvenAdam
 
 
 def test_the_first_step_is_in_proportion_to_the_gradient_and_of_the_stated_size():

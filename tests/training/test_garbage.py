@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from sostenuto.training.garbage import lasting_objects
+from sostenuto.training.processes import lasting_objects
 
 
 def test_comes_back_also_after_an_error():

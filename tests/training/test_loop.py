@@ -9,9 +9,9 @@ import torch.nn.functional as F
 
 from sostenuto.checks import InputError
 from sostenuto.models.base import SequenceModel
-from sostenuto.training.loop import DivergedError, Trainer
 from sostenuto.training.objective import Objective
 from sostenuto.training.probes import weight_norms
+from sostenuto.training.trainer import DivergedError, Trainer
 from tests.training.small import (
     BATCHES,
     CLASSES,
@@ -264,7 +264,7 @@ def test_bf16_trains_on_a_cpu_and_answers_in_float32():
 
 def test_every_step_counts_once_whatever_the_number_of_batches(monkeypatch):
     seen = []
-    monkeypatch.setattr("sostenuto.training.loop.learning_rate", lambda _, *place: seen.append(place) or 0.01)
+    monkeypatch.setattr("sostenuto.training.trainer.learning_rate", lambda _, *place: seen.append(place) or 0.01)
     progress = make_trainer(settings(epochs=2)).run()
     assert progress.step == 2 * BATCHES
     assert {batches for _, batches in seen} == {BATCHES}

@@ -2,8 +2,8 @@ import pytest
 import torch
 
 import sostenuto as so
-from sostenuto.models.classifier import SequenceClassifier
-from sostenuto.training.muon import MATCHED, Muon, inner_matrices, orthogonal, parameter_groups
+from sostenuto.models.prediction import SequenceClassifier
+from sostenuto.training.optimizers import MATCHED, Muon, inner_matrices, orthogonal, parameter_groups
 
 
 @pytest.mark.parametrize("shape", [(24, 24), (40, 17), (17, 40), (3, 20, 20)])

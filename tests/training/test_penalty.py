@@ -5,14 +5,14 @@ import torch
 from sostenuto.checks import InputError
 from sostenuto.data.encoding import Encoding
 from sostenuto.data.tasks import spirals
-from sostenuto.models.classifier import SequenceClassifier
+from sostenuto.models.prediction import SequenceClassifier
 from sostenuto.nn import ResidualRNN, UnICORNN
 from sostenuto.theory.rkhs import rkhs_norm
 from sostenuto.training.config import RunConfig, TrainingConfig
-from sostenuto.training.loop import Trainer
 from sostenuto.training.objective import Objective
 from sostenuto.training.penalty import RKHSPenalty
 from sostenuto.training.probes import PROBES
+from sostenuto.training.trainer import Trainer
 
 
 def trained(**options):

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from sostenuto.models.classifier import SequenceClassifier
+from sostenuto.models.prediction import SequenceClassifier
 from sostenuto.nn import LSTM, RNN, UnICORNN
 from sostenuto.training.probes import PROBES, recurrent_spectra, rkhs_norms, weight_norms
 

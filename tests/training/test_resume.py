@@ -8,7 +8,7 @@ import pytest
 
 from sostenuto.checks import InputError
 from sostenuto.training.checkpoint import CheckpointError
-from sostenuto.training.loop import Trainer
+from sostenuto.training.trainer import Trainer
 from tests.training.small import (
     BATCHES,
     Interruption,
@@ -38,13 +38,13 @@ KINDS = {
 @pytest.fixture(autouse=True)
 def small_matrices(monkeypatch):
     """Let Muon take the small layers of these tests for large ones."""
-    monkeypatch.setattr("sostenuto.training.muon._LEAST_SIDE", 4)
+    monkeypatch.setattr("sostenuto.training.optimizers._LEAST_SIDE", 4)
 
 
 @pytest.fixture(autouse=True)
 def every_epoch_is_kept(monkeypatch):
     """The epochs of these tests are short enough to share a checkpoint."""
-    monkeypatch.setattr("sostenuto.training.loop.EPOCH_SECONDS", 0.0)
+    monkeypatch.setattr("sostenuto.training.trainer.EPOCH_SECONDS", 0.0)
 
 
 def outcome(trainer: Trainer) -> tuple:
@@ -127,7 +127,7 @@ def test_stopped_before_the_first_checkpoint(tmp_path):
 
 
 def test_short_epochs_share_a_checkpoint_and_the_last_one_has_its_own(tmp_path, monkeypatch):
-    monkeypatch.setattr("sostenuto.training.loop.EPOCH_SECONDS", 1e9)
+    monkeypatch.setattr("sostenuto.training.trainer.EPOCH_SECONDS", 1e9)
     whole = left_alone()
     interrupt(make_trainer(settings(), tmp_path, probes={"stop": Interruption(3).probe}))
     assert not list((tmp_path / "checkpoints").glob("*.json"))

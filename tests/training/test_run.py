@@ -283,7 +283,7 @@ def test_what_is_refused_is_refused_before_training_and_leaves_nothing(tmp_path,
         dataset = replace(dataset, test=replace(dataset.test, targets=np.array(["sideways"] * 10)))
     else:
         dataset = replace(dataset, train=replace(dataset.train, targets=np.array(["up"] * 24)))
-    monkeypatch.setattr("sostenuto.training.loop.Trainer.run", lambda _: pytest.fail("training began"))
+    monkeypatch.setattr("sostenuto.training.trainer.Trainer.run", lambda _: pytest.fail("training began"))
     with pytest.raises(InputError):
         fit(dataset, create_folder(tmp_path / "run"), config)
     assert not (tmp_path / "run").exists()

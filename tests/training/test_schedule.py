@@ -4,7 +4,7 @@ from itertools import pairwise
 import pytest
 
 from sostenuto.training.config import TrainingConfig
-from sostenuto.training.schedule import learning_rate
+from sostenuto.training.optimizers import learning_rate
 
 EPOCHS, BATCHES = 11, 91
 STEPS = EPOCHS * BATCHES  # 1001: step 300 is 30 % of the way from step 0 to step 1000

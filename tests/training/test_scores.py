@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics
 
-from sostenuto.training.scores import PAIRS_KEPT, classification_scores, regression_scores
+from sostenuto.training.summary import PAIRS_KEPT, classification_scores, regression_scores
 
 
 @given(st.integers(0, 50), st.integers(2, 5), st.integers(1, 30))

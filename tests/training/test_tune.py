@@ -117,7 +117,7 @@ def test_a_setting_that_fails_ranks_last_and_says_why(tmp_path, dataset, monkeyp
 
 
 def test_a_validation_score_that_is_never_finite_is_a_failure(tmp_path, dataset, monkeypatch):
-    monkeypatch.setattr("sostenuto.training.loop.Trainer._evaluate", lambda *_: (math.nan, 0.5))
+    monkeypatch.setattr("sostenuto.training.trainer.Trainer._evaluate", lambda *_: (math.nan, 0.5))
     with pytest.raises(SostenutoError, match="expected at least one setting that trains, got none"):
         go(dataset, settings(), tmp_path, 2)
 

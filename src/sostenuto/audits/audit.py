@@ -20,7 +20,7 @@ from sostenuto.audits.context import BUDGETS, AuditContext, Cost, measured_cost
 from sostenuto.audits.model import audited, place_of
 from sostenuto.checks import InputError, check_choice, check_count, check_positive, require
 from sostenuto.results import Outcome, Record
-from sostenuto.training.environment import environment
+from sostenuto.training.processes import environment
 
 SKILL = "skill"
 """The check that decides whether the others have anything to say."""

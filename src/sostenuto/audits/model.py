@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from sostenuto.checks import InputError, require
-from sostenuto.models.classifier import SequenceClassifier
+from sostenuto.models.prediction import SequenceClassifier
 from sostenuto.nn.certificates import overridden
 from sostenuto.types import Lengths, Sequences
 

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from sostenuto.benchmarks._random_models import random_group, random_path, random_readout
 from sostenuto.data.batch import SequenceBatch
-from sostenuto.models.classifier import SequenceClassifier
-from sostenuto.models.regressor import SequenceRegressor
+from sostenuto.models.prediction import SequenceClassifier, SequenceRegressor
 from sostenuto.nn import ResidualRNN
 from sostenuto.theory.bounds import remainder_bound, rkhs_norm_bound, signature_norm_bound, star_product_bound
 from sostenuto.theory.discretization import discretization_bound, runge_kutta_bound

@@ -16,7 +16,7 @@ from sostenuto import datasets
 from sostenuto.benchmarks._classic_series import CLASSICS
 from sostenuto.checks import InputError
 from sostenuto.estimators import Forecaster
-from sostenuto.estimators.forecast_backtest import backtest
+from sostenuto.estimators.forecast.backtest import backtest
 
 TITLE = "Forecaster against previous value, seasonal naive and ridge on lags: rmse over backtests of 23 series"
 CHOSEN_ON = (

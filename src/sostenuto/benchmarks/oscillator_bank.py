@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from sostenuto.estimators.oscillator_draw import draw_bank, sample_thresholds
+from sostenuto.estimators.oscillators.features import draw_bank, sample_thresholds
 from sostenuto.kernels.gram.packed import PackedSequences
 from sostenuto.ops.backend import HAS_TRITON
 from sostenuto.ops.oscillator_bank import OscillatorBank, bank_shares

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from sostenuto.cli.tables import table
 
 if TYPE_CHECKING:
-    from sostenuto.estimators.forecast_run import Forecast
+    from sostenuto.estimators.forecast.run import Forecast
     from sostenuto.report.contents.forecast import ForecastPicture
 
 FORECASTER = "forecaster"
-"""The model of plain forecasts (`sostenuto.estimators.forecast_run`)."""
+"""The model of plain forecasts (`sostenuto.estimators.forecast.run`)."""
 
 
 def is_plain_forecast(said: dict[str, dict[str, Any]], *, looks_inside: bool) -> bool:
@@ -35,7 +35,7 @@ def fit_forecaster(
 ) -> None:
     """Fit a `Forecaster` to the series of a file, and write its page."""
     from sostenuto.data.files.atomic import write_atomically
-    from sostenuto.estimators.forecast_run import forecaster_config, run_forecaster
+    from sostenuto.estimators.forecast.run import forecaster_config, run_forecaster
     from sostenuto.report.contents.forecast import forecast_page
     from sostenuto.training.config import DataConfig, RunConfig, overlaid
     from sostenuto.training.data import absolute

@@ -52,7 +52,7 @@ def gram(
 ) -> None:
     """Compute a Gram matrix tile by tile; the same call after a crash goes on where it was."""
     from sostenuto.checks import check_choice, require
-    from sostenuto.estimators.kernel_base import unit_norm as scaled
+    from sostenuto.estimators.rntk.base import unit_norm as scaled
     from sostenuto.kernels.gram import connect
     from sostenuto.kernels.gram import gram as compute
     from sostenuto.training.config import DataConfig

@@ -54,7 +54,7 @@ def predict(
     ignored = (*config.data.ignore, *(ignore or ()))
     settings = replace(config.data, ignore=ignored, layout=layout or config.data.layout)
     if config.model.layer == "forecaster":
-        from sostenuto.estimators.forecast_run import forecast_csv, forecast_json, predict_forecaster
+        from sostenuto.estimators.forecast.run import forecast_csv, forecast_json, predict_forecaster
 
         forecast = predict_forecaster(folder, replace(config, data=settings), data)
         text = forecast_json(forecast) + "\n" if as_json else forecast_csv(forecast)

@@ -14,20 +14,18 @@ from sostenuto.data.dataset import Dataset, SequenceSet
 from sostenuto.data.encoding import Encoding
 from sostenuto.data.files.atomic import write_atomically
 from sostenuto.data.targets import task_of
-from sostenuto.estimators.kernel_state import load_kernel_estimator, save_kernel_estimator
-from sostenuto.estimators.kernel_summary import kernel_summary
-from sostenuto.estimators.oscillator_classifier import OscillatorClassifier
-from sostenuto.estimators.oscillator_regressor import OscillatorRegressor
-from sostenuto.estimators.oscillator_ridge import OscillatorRidge
-from sostenuto.estimators.oscillator_summary import oscillator_summary
-from sostenuto.estimators.rntk_classifier import RNTKClassifier
-from sostenuto.estimators.rntk_regressor import RNTKRegressor
+from sostenuto.estimators.oscillators.classifier import OscillatorClassifier
+from sostenuto.estimators.oscillators.ridge import OscillatorRegressor, OscillatorRidge, oscillator_summary
+from sostenuto.estimators.rntk.classifier import RNTKClassifier
+from sostenuto.estimators.rntk.regressor import RNTKRegressor
+from sostenuto.estimators.rntk.summary import kernel_summary
+from sostenuto.estimators.stored import load_kernel_estimator, save_kernel_estimator
 from sostenuto.results import FitResult, KernelSummary, LearningCurve, OscillatorSummary
 from sostenuto.training.config import ModelConfig, RunConfig, TrainingConfig, overlaid
 from sostenuto.training.data import Parts, divide
-from sostenuto.training.environment import environment
 from sostenuto.training.objective import Objective
 from sostenuto.training.predict import predictions
+from sostenuto.training.processes import environment
 from sostenuto.training.run_folder import MODEL, discard_folder, predictions_csv
 from sostenuto.training.summary import baseline_scores, data_summary, score
 

@@ -15,7 +15,7 @@ from sostenuto.experiments.stored import default_folder
 from sostenuto.experiments.workbench import DataMissingError, StoppedError, Workbench
 from sostenuto.report.experiment import render
 from sostenuto.results import ExperimentResult
-from sostenuto.training.environment import environment
+from sostenuto.training.processes import environment
 from sostenuto.types import PathLike
 
 

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sostenuto.checks import check_choice
-from sostenuto.ops.time_max import time_max
+from sostenuto.ops.oscillator import time_max
 from sostenuto.types import Lengths
 
 Readout = Literal["last", "mean", "max"]

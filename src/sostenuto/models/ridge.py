@@ -1,9 +1,9 @@
-"""Ridge regression with the penalty chosen by generalized cross-validation."""
+"""Ridge regression in float64: by cross-validation or leave-one-out, whole or from sums over parts."""
 
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from sostenuto.checks import require
@@ -79,3 +79,190 @@ def _choose(squares: Tensor, projected: Tensor, total: Tensor, count: int) -> fl
     residual = outside + ((1 - kept).square() * energy).sum(1)
     freedom = (count - 1 - kept.sum(1)).clamp(min=1e-9)
     return float(penalties[torch.argmin(residual / freedom.square()), 0])
+
+
+@dataclass(frozen=True, eq=False)
+class RidgeStatistics:
+    """All that a ridge needs of weighted rows x and targets y: their number, Σw, Σwx, Σwxxᵀ, Σwy and Σwxyᵀ.
+
+    Statistics of parts are added: ``a + b`` are those of both, whoever computed them. Rows are taken from ``origin``
+    first, a point near their middle, so that little is lost where a variance is a difference of two sums.
+    """
+
+    origin: Float[Tensor, " feature"]
+    count: int
+    weight: Float[Tensor, ""]
+    first: Float[Tensor, " feature"]
+    second: Float[Tensor, "feature feature"]
+    target: Float[Tensor, " output"]
+    cross: Float[Tensor, "feature output"]
+
+    @classmethod
+    def of(
+        cls,
+        features: Float[Tensor, "n feature"],
+        targets: Float[Tensor, "n output"],
+        origin: Float[Tensor, " feature"],
+        sample_weight: Float[Tensor, " n"] | None = None,
+    ) -> "RidgeStatistics":
+        """Sum up some rows.
+
+        >>> x, y = torch.randn(20, 3), torch.randn(20, 1)
+        >>> whole, origin = RidgeStatistics.of(x, y, torch.zeros(3)), torch.zeros(3)
+        >>> both = RidgeStatistics.of(x[:7], y[:7], origin) + RidgeStatistics.of(x[7:], y[7:], origin)
+        >>> bool(torch.allclose(both.second, whole.second, atol=1e-5)), both.count
+        (True, 20)
+        """
+        weight = torch.ones(len(features), dtype=torch.float64) if sample_weight is None else sample_weight.double()
+        rows = features - origin.to(features.dtype)
+        weighted = rows * weight.to(rows.dtype)[:, None]
+        answers = targets.double()
+        return cls(
+            origin.double(),
+            int((weight > 0).sum()),
+            weight.sum(),
+            weighted.double().sum(0),
+            (weighted.T @ rows).double(),
+            weight @ answers,
+            weighted.double().T @ answers,
+        )
+
+    def __add__(self, other: "RidgeStatistics") -> "RidgeStatistics":
+        """Give the statistics of both parts."""
+        require(torch.equal(self.origin, other.origin), "expected statistics with the same origin", "got another")
+        return RidgeStatistics(
+            self.origin,
+            self.count + other.count,
+            self.weight + other.weight,
+            self.first + other.first,
+            self.second + other.second,
+            self.target + other.target,
+            self.cross + other.cross,
+        )
+
+    def solve(self, penalty: float) -> tuple[Float[Tensor, "feature output"], Float[Tensor, " output"]]:
+        """Give slope and intercept of the ridge over standardized features, weights of mean 1, in float64.
+
+        The same minimum as that of `sostenuto.models.ridge.LeaveOneOutRidge` with this penalty, where all weights
+        are equal; else features are standardized by their weighted deviations.
+        """
+        unit = self.weight / self.count
+        mean, offset = self.first / self.weight, self.target / self.weight
+        covariance = (self.second - torch.outer(self.first, mean)) / unit
+        scale = (covariance.diagonal() / self.count).clamp(min=0).sqrt()
+        scale = torch.where(scale > 1e-6 * (1 + (mean + self.origin).abs()), scale, torch.inf)
+        system = covariance / scale / scale[:, None]
+        system.diagonal().add_(penalty)
+        response = (self.cross - torch.outer(mean, self.target)) / unit / scale[:, None]
+        factor = torch.linalg.cholesky(system)
+        slope = torch.cholesky_solve(response, factor) / scale[:, None]
+        return slope, offset - (mean + self.origin) @ slope
+
+
+PENALTIES = torch.logspace(-5, 2, 29, dtype=torch.float64)
+"""Penalties to choose from, per feature: those of standardized features have a mean square of 1."""
+FEW = 0.05
+"""The penalty where no row can be left out: its class has no other member."""
+
+
+@dataclass(frozen=True, eq=False)
+class LeaveOneOutRidge:
+    """A fitted ridge regression, ``prediction = (features − center) / scale @ weights + offset``.
+
+    ``held_out`` (n, output) are the predictions for the rows of `fit`, each made without the row itself.
+    """
+
+    center: Float[Tensor, " feature"]
+    scale: Float[Tensor, " feature"]
+    weights: Float[Tensor, "feature output"]
+    offset: Float[Tensor, " output"]
+    penalty: float
+    held_out: Float[Tensor, "n output"]
+
+    @classmethod
+    def fit(
+        cls,
+        features: Float[Tensor, "n feature"],
+        targets: Float[Tensor, "n output"],
+        *,
+        sample_weight: Float[Tensor, " n"] | None = None,
+        judged: Bool[Tensor, " n"] | None = None,
+        slack: float = 0.0,
+    ) -> "LeaveOneOutRidge":
+        """Minimize ``Σᵢ wᵢ‖yᵢ − xᵢB − b‖² + λ‖B‖²`` over standardized features, b free, weights of mean 1.
+
+        With the rows scaled by √w, centered, and K = XXᵀ = VSVᵀ, the residual of row i when it is left out is
+        cᵢ / dᵢ, c = (K + λ)⁻¹y and d the diagonal of the inverse of the system that has the intercept in it, so that
+        one eigendecomposition serves every λ. The least sum of squares over the ``judged`` rows chooses, or, with
+        ``slack``, the least λ whose sum exceeds it by no more than this share: a class of few rows is smaller still
+        without one of them, and squares ask for too strong a penalty then. Where no row is judged, λ is `FEW` per
+        feature.
+
+        >>> x = torch.linspace(-1, 1, 50)[:, None]
+        >>> fitted = LeaveOneOutRidge.fit(x, 3 * x + 2)
+        >>> fitted.predict(torch.tensor([[0.5]])).round(decimals=2)
+        tensor([[3.5000]], dtype=torch.float64)
+        """
+        count, width = features.shape
+        require(count >= 2, "expected at least 2 rows to fit a ridge", f"got {count}")
+        weight = torch.ones(count, dtype=torch.float64) if sample_weight is None else sample_weight.double()
+        require(bool((weight >= 0).all()) and float(weight.sum()) > 0, "expected weights of at least 0", "got others")
+        present = weight > 0
+        weight = weight / weight[present].mean()
+        share = weight / weight.sum()
+        center = share.to(features.dtype) @ features
+        rows = features - center
+        scale = features[present].std(0, correction=0)
+        scale = torch.where(scale > 1e-6 * (1 + center.abs()), scale, torch.inf)
+        rows /= scale
+        offset = share @ targets.double()
+        root = weight.sqrt()
+        gram = (rows @ rows.T).double() * root[:, None] * root
+        response = (targets.double() - offset) * root[:, None]
+        values, vectors = torch.linalg.eigh(gram)
+        solver = _Solver(values.clamp(min=0), vectors, response, root)
+        wanted = torch.ones(count, dtype=torch.bool) if judged is None else judged
+        penalty = solver.choose(width * PENALTIES, wanted & present, slack) if bool(wanted.any()) else width * FEW
+        dual, residual = solver.solve(penalty)
+        weights = rows.T @ (dual * root[:, None]).to(rows.dtype)
+        # A row of weight 0 is left out already.
+        held_out = torch.where(present[:, None], targets.double() - residual, (rows @ weights).double() + offset)
+        return cls(center, scale, weights, offset, float(penalty), held_out)
+
+    def predict(self, features: Float[Tensor, "row feature"]) -> Float[Tensor, "row output"]:
+        """Predict in float64."""
+        slope, offset = self.line()
+        return features.double() @ slope + offset
+
+    def line(self) -> tuple[Float[Tensor, "feature output"], Float[Tensor, " output"]]:
+        """Give slope and intercept for features as they are, in float64."""
+        slope = self.weights.double() / self.scale.double()[:, None]
+        return slope, self.offset - self.center.double() @ slope
+
+
+@dataclass(frozen=True, eq=False)
+class _Solver:
+    """(K + λ)⁻¹ for every λ, from the eigenvalues and eigenvectors of K."""
+
+    values: Tensor
+    vectors: Tensor
+    response: Tensor
+    root: Tensor
+
+    def solve(self, penalty: float | Tensor) -> tuple[Tensor, Tensor]:
+        """Give c = (K + λ)⁻¹y and the leave-one-out residuals of the targets themselves."""
+        inverse = 1 / (self.values + penalty)
+        dual = self.vectors @ (inverse[:, None] * (self.vectors.T @ self.response))
+        # The intercept takes away one direction, along √w: it is in the null space of the centered K, whose inverse
+        # there is 1/λ.
+        along = self.root / self.root.norm()
+        diagonal = self.vectors.square() @ inverse - along.square() / penalty
+        tiny = torch.finfo(torch.float64).tiny
+        residual = dual / diagonal.clamp(min=1e-12 / float(penalty))[:, None] / self.root.clamp(min=tiny)[:, None]
+        return dual, residual
+
+    def choose(self, penalties: Tensor, judged: Tensor, slack: float) -> float:
+        """Give the least penalty whose weighted squared error of judged rows left out is at most ``slack`` too much."""
+        errors = [((self.solve(penalty)[1] * self.root[:, None])[judged]).square().sum() for penalty in penalties]
+        sums = torch.stack(errors)
+        return float(penalties[sums <= (1 + slack) * sums.min()][0])

@@ -19,7 +19,7 @@ class RKHSPenalty:
     Reference: fermanian2021, section 3.2. Stability of predictions is what it buys: |z − z′| ≤ ‖ξ‖·‖S(X̄) − S(X̄′)‖ up to
     the discretization.
 
-    >>> from sostenuto.models.classifier import SequenceClassifier
+    >>> from sostenuto.models.prediction import SequenceClassifier
     >>> from sostenuto.nn import ResidualGRU
     >>> model = SequenceClassifier(ResidualGRU(2, 4, batch_first=True), num_classes=2)
     >>> RKHSPenalty(weight=0.1, order=2)(model).item() > 0

@@ -1,10 +1,13 @@
-"""Devices and processes: one Accelerator, made anew for each training."""
+"""Devices and processes: one Accelerator, made anew for each training; what a number was measured with."""
 
 import atexit
+import gc
 import os
+import platform
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeVar
 
 import torch
@@ -113,3 +116,47 @@ def _device_variable(wanted: torch.device | None) -> Iterator[None]:
         os.environ.pop("ACCELERATE_TORCH_DEVICE")
         if before is not None:
             os.environ["ACCELERATE_TORCH_DEVICE"] = before
+
+
+_PACKAGES = ("sostenuto", "torch", "numpy", "numba", "triton", "accelerate", "scikit-learn")
+
+
+def environment(device: str = "cpu") -> dict[str, str]:
+    """Name the versions of Python and the packages that matter, the processor and the device.
+
+    >>> sorted(environment())[:2]
+    ['accelerate', 'device']
+    """
+    found = {"python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}"}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    found["torch"] = str(torch.__version__)
+    is_gpu = device.startswith("cuda") and torch.cuda.is_available()
+    found["device"] = torch.cuda.get_device_name() if is_gpu else f"{device}, {os.cpu_count()} cores"
+    return found
+
+
+@contextmanager
+def lasting_objects() -> Iterator[None]:
+    """Leave what lives now out of every search for garbage inside the block.
+
+    The libraries a training has loaded are half a million objects. To go through them takes a fifth of a second, as
+    twenty steps of a small model do, and finds nothing. Where somebody has set objects aside already, they stay so.
+
+    >>> with lasting_objects():
+    ...     gc.get_freeze_count() > 0
+    True
+    >>> gc.get_freeze_count()
+    0
+    """
+    if gc.get_freeze_count():
+        yield
+        return
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()

@@ -16,12 +16,10 @@ from sostenuto.models.base import SequenceModel
 from sostenuto.results import FitResult
 from sostenuto.training.config import RunConfig
 from sostenuto.training.data import Parts, divide
-from sostenuto.training.environment import environment
-from sostenuto.training.loop import DivergedError, Trainer
 from sostenuto.training.objective import Objective
 from sostenuto.training.predict import predictions, raw_predictions
 from sostenuto.training.probes import Probe
-from sostenuto.training.processes import make_accelerator
+from sostenuto.training.processes import environment, make_accelerator
 from sostenuto.training.run_folder import (
     MODEL,
     StoredModel,
@@ -33,6 +31,7 @@ from sostenuto.training.run_folder import (
 )
 from sostenuto.training.state import Progress
 from sostenuto.training.summary import baseline_scores, data_summary, learning_curve, score
+from sostenuto.training.trainer import DivergedError, Trainer
 
 
 @dataclass(frozen=True, eq=False)

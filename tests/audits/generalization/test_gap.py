@@ -11,7 +11,7 @@ from torch import nn
 from sostenuto.audits import generalization_gap
 from sostenuto.checks import InputError
 from sostenuto.data.batch import SequenceBatch
-from sostenuto.models.classifier import SequenceClassifier
+from sostenuto.models.prediction import SequenceClassifier
 from sostenuto.nn import LSTM, ResidualRNN
 from sostenuto.theory.generalization import generalization_bound
 from tests.laws.audit_laws import AuditLaws

@@ -8,7 +8,7 @@ from torch import nn
 
 from sostenuto.audits.gradients.flow import gradient_flow
 from sostenuto.checks import InputError
-from sostenuto.models.classifier import SequenceClassifier
+from sostenuto.models.prediction import SequenceClassifier
 from sostenuto.nn import UnICORNN
 
 

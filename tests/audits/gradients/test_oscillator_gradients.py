@@ -11,7 +11,7 @@ from torch.autograd.functional import jacobian
 
 from sostenuto.audits import oscillator_gradient_bounds
 from sostenuto.checks import InputError
-from sostenuto.models.classifier import SequenceClassifier
+from sostenuto.models.prediction import SequenceClassifier
 from sostenuto.nn import UnICORNN
 from tests.laws.audit_laws import AuditLaws
 from tests.laws.oscillating import with_oscillators

@@ -6,7 +6,7 @@ import torch
 from sostenuto.audits import certified_accuracy, certified_radius
 from sostenuto.audits.checks import all_checks, all_thresholds
 from sostenuto.audits.robustness.certified_accuracy import UNTURNED
-from sostenuto.models.classifier import SequenceClassifier
+from sostenuto.models.prediction import SequenceClassifier
 from sostenuto.nn import RNN, IndRNN, UnICORNN
 from tests.laws.audit_laws import AuditLaws
 

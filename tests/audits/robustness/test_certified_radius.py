@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from sostenuto.audits import certified_radius
-from sostenuto.models.classifier import SequenceClassifier
+from sostenuto.models.prediction import SequenceClassifier
 from sostenuto.nn import LSTM, RNN, CoRNN, IndRNN, LipschitzRNN, UnICORNN
 from tests.laws.audit_laws import AuditLaws
 

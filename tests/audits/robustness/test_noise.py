@@ -15,7 +15,7 @@ from sostenuto.audits import noise_accuracy
 from sostenuto.audits.batches import classification_batch
 from sostenuto.audits.robustness.corruptions import CORRUPTIONS
 from sostenuto.checks import InputError
-from sostenuto.models.classifier import SequenceClassifier
+from sostenuto.models.prediction import SequenceClassifier
 from tests.laws.audit_laws import Answering, AuditLaws
 
 

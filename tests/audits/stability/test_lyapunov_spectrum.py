@@ -10,7 +10,7 @@ from sostenuto.audits.stability.state_map import map_of_layer
 from sostenuto.benchmarks import lorenz96_exponents
 from sostenuto.checks import InputError
 from sostenuto.data.tasks.lorenz96 import trajectories
-from sostenuto.models.classifier import SequenceClassifier
+from sostenuto.models.prediction import SequenceClassifier
 from sostenuto.nn import GRU, LAYERS, LSTM, UnICORNN
 from tests.laws.audit_laws import AuditLaws
 from tests.laws.recurrent import with_recurrence

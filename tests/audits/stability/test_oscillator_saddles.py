@@ -11,7 +11,7 @@ from torch import nn
 
 from sostenuto.audits import AuditResult, oscillator_saddles
 from sostenuto.checks import InputError
-from sostenuto.models.classifier import SequenceClassifier
+from sostenuto.models.prediction import SequenceClassifier
 from sostenuto.nn import UnICORNN
 
 

@@ -8,7 +8,7 @@ from torch import nn
 
 from sostenuto.audits import oscillator_state_bound
 from sostenuto.checks import InputError
-from sostenuto.models.classifier import SequenceClassifier
+from sostenuto.models.prediction import SequenceClassifier
 from sostenuto.nn import UnICORNN
 from tests.laws.audit_laws import AuditLaws
 from tests.laws.oscillating import with_oscillators

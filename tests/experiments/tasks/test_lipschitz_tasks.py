@@ -13,7 +13,7 @@ from sostenuto.experiments.tasks.pendulum import learn_swings, silent_flow, swin
 from sostenuto.experiments.tasks.planar_flows import circle, draw_flow, followed, lipschitz_flow
 from sostenuto.experiments.workbench import Workbench
 from sostenuto.report.figures.plot import plotted
-from sostenuto.training.loop import DivergedError
+from sostenuto.training.trainer import DivergedError
 
 SETTINGS = {
     "all.layer": "lipschitz",
@@ -27,7 +27,7 @@ SETTINGS = {
 
 @pytest.fixture
 def bench(write_toy, tmp_path):
-    experiment = Experiment.read(write_toy() / "009" / "toy")
+    experiment = Experiment.read(write_toy() / "toy2009" / "figure_1")
     settings = experiment.settings("quick")
     return Workbench(experiment, settings, protocol="quick", folder=tmp_path / "out", progress=False, device="cpu")
 

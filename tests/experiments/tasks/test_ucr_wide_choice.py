@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sostenuto.data.dataset import Dataset, SequenceSet
-from sostenuto.estimators.support_vectors import SupportVectors
+from sostenuto.estimators.rntk.search import SupportVectors
 from sostenuto.experiments.tasks.ucr_wide_choice import COSTS, Judged, choices, wide_choice_accuracy
 from sostenuto.experiments.tasks.wide_families import COLUMNS, FAMILIES, family_points, kernel_at
 

@@ -17,7 +17,7 @@ from sostenuto.audits.model import audited, place_of, widened
 from sostenuto.checks import check_count, require
 from sostenuto.report.numbers import count, duration, number, percent
 from sostenuto.results import Numbers
-from sostenuto.training.environment import environment
+from sostenuto.training.processes import environment
 
 LEAST_ROWS, LEAST_STEPS = 8, 6
 """What is left of a measurement that time runs short for: sequences, and steps of one Lanczos iteration."""

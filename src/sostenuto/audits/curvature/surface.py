@@ -14,7 +14,7 @@ from sostenuto.audits.model import audited, place_of, widened
 from sostenuto.checks import check_count, check_positive
 from sostenuto.report.numbers import number
 from sostenuto.results import Numbers
-from sostenuto.training.environment import environment
+from sostenuto.training.processes import environment
 
 
 @dataclass(frozen=True, kw_only=True)

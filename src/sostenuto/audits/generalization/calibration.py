@@ -14,7 +14,7 @@ from sostenuto.audits.generalization.measures import Measures, collect_answers, 
 from sostenuto.audits.model import audited, place_of
 from sostenuto.checks import check_count
 from sostenuto.report.numbers import counted, number, percent
-from sostenuto.training.environment import environment
+from sostenuto.training.processes import environment
 
 METHOD = (
     "The softmax of the model's scores as class probabilities; answers sorted by the highest of them into {bins} bins "

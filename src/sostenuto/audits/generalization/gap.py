@@ -19,7 +19,7 @@ from sostenuto.audits.model import audited, place_of
 from sostenuto.checks import check_count, check_fraction, check_positive, require
 from sostenuto.report.numbers import count, counted, number, percent
 from sostenuto.results import Record
-from sostenuto.training.environment import environment
+from sostenuto.training.processes import environment
 
 METHOD = (
     "Mean {loss} and {measure} on both parts, standard errors from the spread over sequences; the gap's is the root of "

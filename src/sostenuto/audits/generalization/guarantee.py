@@ -8,9 +8,7 @@ from sostenuto.audits.model import still_copy
 from sostenuto.checks import InputError
 from sostenuto.data.batch import SequenceBatch
 from sostenuto.models.base import SequenceModel
-from sostenuto.models.classifier import SequenceClassifier
-from sostenuto.models.regressor import SequenceRegressor
-from sostenuto.models.sequence import SequenceToSequence
+from sostenuto.models.prediction import SequenceClassifier, SequenceRegressor, SequenceToSequence
 from sostenuto.nn.residual_rnn import ResidualRNN
 from sostenuto.theory.generalization import generalization_bound
 

@@ -15,7 +15,7 @@ from sostenuto.audits.model import audited, place_of
 from sostenuto.checks import check_count, require
 from sostenuto.report.numbers import binomial_interval, counted, percent
 from sostenuto.results import Numbers
-from sostenuto.training.environment import environment
+from sostenuto.training.processes import environment
 
 RESAMPLES = 400
 

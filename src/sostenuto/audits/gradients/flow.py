@@ -19,7 +19,7 @@ from sostenuto.audits.stability.state_map import find_recurrence
 from sostenuto.checks import InputError, check_count, require
 from sostenuto.report.numbers import number
 from sostenuto.results import Numbers, Record
-from sostenuto.training.environment import environment
+from sostenuto.training.processes import environment
 
 VANISHED, EXPLODED = 1e-4, 1e4
 """Shares of the gradient at the end: below the one it has vanished on the way back, above the other exploded."""

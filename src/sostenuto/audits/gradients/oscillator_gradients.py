@@ -21,7 +21,7 @@ from sostenuto.theory.oscillator import (
     mean_growth,
     mean_norm,
 )
-from sostenuto.training.environment import environment
+from sostenuto.training.processes import environment
 
 ROUNDING = 1e-9
 """What float64 may add to a logarithm over thousands of steps."""

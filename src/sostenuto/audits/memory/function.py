@@ -17,7 +17,7 @@ from sostenuto.audits.model import audited, place_of, widened
 from sostenuto.checks import check_choice, check_count, check_positive, require
 from sostenuto.report.numbers import number, percent
 from sostenuto.results import Numbers, Record
-from sostenuto.training.environment import environment
+from sostenuto.training.processes import environment
 
 MOST_DIRECTIONS = 32
 MOST_SERIES = 24

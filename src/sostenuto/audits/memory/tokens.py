@@ -15,7 +15,7 @@ from sostenuto.audits.model import audited, place_of
 from sostenuto.checks import InputError, check_count, require
 from sostenuto.report.numbers import number
 from sostenuto.results import Numbers, Record
-from sostenuto.training.environment import environment
+from sostenuto.training.processes import environment
 
 
 @dataclass(frozen=True, kw_only=True)

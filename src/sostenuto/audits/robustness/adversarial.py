@@ -29,7 +29,7 @@ from sostenuto.audits.robustness.surrogate import distilled
 from sostenuto.checks import check_choice, check_count, check_positive, require
 from sostenuto.report.numbers import counted, number
 from sostenuto.results import Numbers
-from sostenuto.training.environment import environment
+from sostenuto.training.processes import environment
 
 ATTACKS = ("pgd", "deepfool", "random-search", "transfer", "best")
 METHODS = {
@@ -373,7 +373,8 @@ class _Attacker:
             generator=self._generator(2, rows),
         )
         if self.bounds is not None:
-            found = ((values + found * self.scale).clamp(*self.bounds) - values) / self.scale.clamp(min=1e-30)
+            limits: Any = self.bounds
+            found = ((values + found * self.scale).clamp(*limits) - values) / self.scale.clamp(min=1e-30)
         return [found]
 
     def _transfer(self, rows: slice, radius: float, zeros: Tensor) -> list[Tensor]:

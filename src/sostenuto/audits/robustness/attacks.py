@@ -9,6 +9,7 @@ bounds are given: nothing is clamped to [0, 1].
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -167,4 +168,5 @@ def _boundaries(scores: Scores, moved: Perturbation, targets: Tensor, others: Te
 
 
 def _within(values: Perturbation, delta: Perturbation, bounds: Bounds) -> Perturbation:
-    return delta if bounds is None else (values + delta).clamp(*bounds) - values
+    limits: Any = bounds
+    return delta if bounds is None else (values + delta).clamp(*limits) - values

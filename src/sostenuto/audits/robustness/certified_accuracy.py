@@ -18,7 +18,7 @@ from sostenuto.audits.robustness.certified_radius import certified_radius
 from sostenuto.checks import InputError, check_count
 from sostenuto.report.numbers import number, percent
 from sostenuto.results import Numbers
-from sostenuto.training.environment import environment
+from sostenuto.training.processes import environment
 
 HALVINGS = 10
 UNTURNED = 1e300
@@ -124,7 +124,7 @@ def certified_accuracy(
         lengths: true length of each row of a padded array ``X``.
         batch_size: sequences asked about at once.
 
-    >>> from sostenuto.models.classifier import SequenceClassifier
+    >>> from sostenuto.models.prediction import SequenceClassifier
     >>> from sostenuto.nn import IndRNN
     >>> model = SequenceClassifier(IndRNN(1, 1, batch_first=True, activation="identity"), 2)
     >>> with torch.no_grad():

@@ -13,10 +13,10 @@ from sostenuto.audits.batches import ClassificationBatch, classification_batch
 from sostenuto.audits.model import audited, changed, is_classifier, place_of, still_copy
 from sostenuto.audits.robustness.lipschitz import ContractedNorm, state_maps
 from sostenuto.checks import check_count
-from sostenuto.models.classifier import SequenceClassifier
+from sostenuto.models.prediction import SequenceClassifier
 from sostenuto.report.numbers import number, percent
 from sostenuto.results import Numbers
-from sostenuto.training.environment import environment
+from sostenuto.training.processes import environment
 
 METHOD = (
     "From the contraction rate, the input matrix and the read-out of the weights in float64: no change of a sequence "

@@ -13,13 +13,13 @@ MARGIN = 0.03
 
 
 class Evidence(NamedTuple):
-    """What attacks showed of ``count`` sequences.
+    """What attacks showed of ``sequences``.
 
     ``silent`` is the share without any gradient, ``scattered`` whether two calls with one input differ, ``lost`` what
     each attack took at radii in growing order.
     """
 
-    count: int
+    sequences: int
     silent: float
     scattered: bool
     lost: Mapping[str, Sequence[float]]
@@ -38,7 +38,7 @@ def masking(evidence: Evidence) -> str:
         signs.append(f"the gradient is zero in {percent(evidence.silent)} of the sequences")
     if evidence.scattered:
         signs.append("the answers to one input differ from call to call")
-    margin = max(MARGIN, 3 / evidence.count)
+    margin = max(MARGIN, 3 / evidence.sequences)
     by_gradient = evidence.lost["pgd"]
     if any(before - after > margin for before, after in pairwise(by_gradient)):
         signs.append("a larger change allowed did less harm")

@@ -17,7 +17,7 @@ from sostenuto.audits.robustness.score_curve import ScoreCurve, judge_loss
 from sostenuto.checks import check_choice, check_count, require
 from sostenuto.report.numbers import percent, with_unit
 from sostenuto.results import Numbers
-from sostenuto.training.environment import environment
+from sostenuto.training.processes import environment
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from sostenuto.audits.stability.state_samples import StateSamples, sample_states
 from sostenuto.checks import check_count
 from sostenuto.nn.base import Contract
 from sostenuto.nn.certificates import Certificate, discrete, refused
-from sostenuto.training.environment import environment
+from sostenuto.training.processes import environment
 
 KINDS = ("contraction", "lure", "discrete")
 METHOD = (

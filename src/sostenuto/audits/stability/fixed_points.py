@@ -15,7 +15,7 @@ from sostenuto.audits.stability.state_samples import sample_states
 from sostenuto.checks import check_count, check_positive, require
 from sostenuto.report.numbers import counted, number
 from sostenuto.results import Numbers, Record
-from sostenuto.training.environment import environment
+from sostenuto.training.processes import environment
 
 WIDTHS = (0.0, 0.3, 1.0, 3.0)
 """Least spreads of drawn starts, in turn."""

@@ -17,7 +17,7 @@ from sostenuto.audits.stability.state_map import find_recurrence, map_of_layer
 from sostenuto.checks import InputError, check_count, check_positive, require
 from sostenuto.report.numbers import counted, number
 from sostenuto.results import Numbers
-from sostenuto.training.environment import environment
+from sostenuto.training.processes import environment
 
 LEAST_STRETCH = 1e-300
 """A direction that is lost within one step, as with units switched off, counts as shrunk by this factor."""

@@ -13,7 +13,7 @@ from sostenuto.audits.oscillators import Cell, cells, find_oscillators
 from sostenuto.report.numbers import counted, number
 from sostenuto.results import Numbers, Record
 from sostenuto.theory.oscillator import resonance_growth, saddle_growth
-from sostenuto.training.environment import environment
+from sostenuto.training.processes import environment
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from sostenuto.audits.oscillators import Cell, Reading, Trajectory, WatchedOscil
 from sostenuto.report.numbers import counted, number
 from sostenuto.results import Numbers, Record
 from sostenuto.theory.oscillator import position_bound, velocity_bound
-from sostenuto.training.environment import environment
+from sostenuto.training.processes import environment
 
 METHOD = (
     "States recomputed in float64 from the weights and from what reaches the layer, beside the bounds "

@@ -19,7 +19,7 @@ from sostenuto.audits.stability.weight_ball import WeightBall
 from sostenuto.checks import check_choice, check_count, check_positive, require
 from sostenuto.report.numbers import number, percent, with_unit
 from sostenuto.results import Numbers
-from sostenuto.training.environment import environment
+from sostenuto.training.processes import environment
 
 NORMS = ("output", "sobolev", "loss")
 Measure = Callable[[], Float[Tensor, ""]]

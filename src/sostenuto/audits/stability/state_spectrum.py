@@ -16,7 +16,7 @@ from sostenuto.checks import check_count
 from sostenuto.report.numbers import counted, number
 from sostenuto.results import Numbers
 from sostenuto.theory.transient import norms_over_time, transient_growth
-from sostenuto.training.environment import environment
+from sostenuto.training.processes import environment
 
 METHOD = (
     "Eigenvalues and powers of the Jacobian of the step map at the zero state under the mean input, and eigenvalues at "

@@ -20,7 +20,7 @@ from sostenuto.audits.stability.perturbation import perturbation_error
 from sostenuto.checks import check_count, check_positive, require
 from sostenuto.report.numbers import count, number
 from sostenuto.results import Numbers, Record
-from sostenuto.training.environment import environment
+from sostenuto.training.processes import environment
 
 METHOD = (
     "Students of growing width learn the teacher's answers by Adam on the squared error, with the best weights seen "

@@ -14,13 +14,11 @@ from sostenuto.experiments.tasks.device_part import Bucket, DevicePart, Drawn
 from sostenuto.experiments.tasks.recipe import Recipe
 from sostenuto.experiments.tasks.variation import mixed, varied
 from sostenuto.models.base import SequenceModel
+from sostenuto.models.prediction import SequenceToSequence
 from sostenuto.models.readout import pool
-from sostenuto.models.sequence import SequenceToSequence
 from sostenuto.models.tokens import TokenClassifier
-from sostenuto.training.average import WeightAverage
-from sostenuto.training.even_adam import EvenAdam
-from sostenuto.training.muon import Muon, inner_matrices
-from sostenuto.training.state import random_states, set_random_states
+from sostenuto.training.optimizers import EvenAdam, Muon, inner_matrices
+from sostenuto.training.state import WeightAverage, random_states, set_random_states
 
 _WARM_UP = 3
 _AHEAD = 8

@@ -5,7 +5,7 @@ import json
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +28,12 @@ from sostenuto.experiments.tasks.variation import with_noise_after
 from sostenuto.experiments.workbench import Workbench
 from sostenuto.models.base import SequenceModel
 from sostenuto.models.build import build_model
-from sostenuto.training.average import snapshot
 from sostenuto.training.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
 from sostenuto.training.data import divide
-from sostenuto.training.loop import DivergedError
+from sostenuto.training.optimizers import learning_rate
 from sostenuto.training.run_folder import MODEL, StoredModel, count_parameters, load_model, save_model
-from sostenuto.training.schedule import learning_rate
-from sostenuto.training.state import Progress, random_states, set_random_states
+from sostenuto.training.state import Progress, random_states, set_random_states, snapshot
+from sostenuto.training.trainer import DivergedError
 
 Build = Callable[[Encoding, Recipe, Dataset], SequenceModel]
 """Makes the model of a recipe; `new_model` where none is given."""
@@ -314,16 +313,6 @@ def new_model(encoding: Encoding, recipe: Recipe, dataset: Dataset) -> SequenceM
         embedding=torch.as_tensor(vectors) if fits else None,
         **model.options,
     )
-
-
-def seeds_of(recipe: Recipe, count: int) -> list[Recipe]:
-    """Give the recipe with the seeds 0, 1, …: other weights, order and dropout, the same validation part.
-
-    >>> [one.run.training.seed for one in seeds_of(Recipe(), 2)]
-    [0, 1]
-    """
-    run = recipe.run
-    return [replace(recipe, run=replace(run, training=replace(run.training, seed=seed))) for seed in range(count)]
 
 
 def _embedded(model: SequenceModel) -> int:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sostenuto.estimators.rntk_classifier import PAPER_GRID
+from sostenuto.estimators.rntk.classifier import PAPER_GRID
 from sostenuto.kernels import NTK, RBF, Polynomial, RecurrentNTK
 from sostenuto.kernels.base import SequenceKernel
 
@@ -24,7 +24,7 @@ GRIDS: dict[str, Axes] = {
 def grid_of(column: str, every: int = 1) -> Axes:
     """Return the axes of a kernel's grid; ``every`` thins the two large ones, those of RNTK and NTK, axis by axis.
 
-    >>> from sostenuto.estimators.kernel_base import grid_points
+    >>> from sostenuto.estimators.rntk.base import grid_points
     >>> [len(grid_points(grid_of(column))) for column in KERNELS], len(grid_points(grid_of("RNTK", 2)))
     ([900, 540, 18, 30], 144)
     """

@@ -14,7 +14,7 @@ from torch import Tensor
 from sostenuto.audits.robustness.attacks import projected_ascent
 from sostenuto.data.dataset import SequenceSet
 from sostenuto.data.tasks.spirals import CLASSES, spirals
-from sostenuto.models.classifier import SequenceClassifier
+from sostenuto.models.prediction import SequenceClassifier
 from sostenuto.nn import ResidualRNN
 from sostenuto.theory.rkhs import rkhs_norm
 from sostenuto.theory.star_product import products_ending_in_time

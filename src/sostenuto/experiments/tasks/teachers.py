@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from sostenuto.audits import memory_function
 from sostenuto.data.dataset import Dataset, SequenceSet
-from sostenuto.models.sequence import SequenceToSequence
+from sostenuto.models.prediction import SequenceToSequence
 from sostenuto.nn import ResidualRNN
 
 

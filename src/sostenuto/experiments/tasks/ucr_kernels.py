@@ -6,11 +6,10 @@ from typing import Any
 import numpy as np
 
 from sostenuto.data.dataset import Dataset
-from sostenuto.estimators.folds import deal_folds
-from sostenuto.estimators.grid_search import GridScores, accuracies, search_grid
-from sostenuto.estimators.kernel_base import grid_points, unit_norm
-from sostenuto.estimators.rntk_classifier import PAPER_COSTS, REPEATS
-from sostenuto.estimators.support_vectors import SupportVectors
+from sostenuto.estimators.classes import deal_folds
+from sostenuto.estimators.rntk.base import grid_points, unit_norm
+from sostenuto.estimators.rntk.classifier import PAPER_COSTS, REPEATS
+from sostenuto.estimators.rntk.search import GridScores, SupportVectors, accuracies, search_grid
 from sostenuto.experiments.tasks.paper_grids import grid_of, kernel_of
 
 RULES = {

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from sostenuto.data.dataset import Dataset
-from sostenuto.estimators.folds import deal_folds
+from sostenuto.estimators.classes import deal_folds
 from sostenuto.experiments.tasks.stacked_networks import Weights, class_scores, initial_weights
 
 COLUMNS = {"Gaussian RNN": "gaussian", "identity RNN": "identity", "GRU": "gru"}

@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 
 from sostenuto.data.dataset import Dataset
-from sostenuto.estimators.folds import deal_folds
-from sostenuto.estimators.grid_search import right_answers
-from sostenuto.estimators.support_vectors import SupportVectors
+from sostenuto.estimators.classes import deal_folds
+from sostenuto.estimators.rntk.search import SupportVectors, right_answers
 from sostenuto.experiments.tasks.ucr_kernels import unit_parts
 from sostenuto.experiments.tasks.wide_families import COLUMNS, family_points, kernel_at
 from sostenuto.kernels.base import SequenceKernel

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from sostenuto.estimators.kernel_base import grid_points
+from sostenuto.estimators.rntk.base import grid_points
 from sostenuto.experiments.tasks.paper_grids import kernel_of
 from sostenuto.kernels import RecurrentNTK
 from sostenuto.kernels.base import SequenceKernel

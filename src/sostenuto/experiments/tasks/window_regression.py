@@ -10,7 +10,7 @@ from jaxtyping import Float64
 
 from sostenuto.data.dataset import SequenceSet
 from sostenuto.data.tasks.sinusoid import sinusoid
-from sostenuto.estimators.kernel_base import grid_points
+from sostenuto.estimators.rntk.base import grid_points
 from sostenuto.experiments.settings import Settings
 from sostenuto.experiments.tasks.paper_grids import KERNELS, grid_of, kernel_of
 from sostenuto.experiments.tasks.ridge_choice import choose_ridge, ridge_weights
@@ -124,7 +124,7 @@ def sweep(settings: Settings, bench: Workbench, name: str, points: Sequence[floa
     for point in bench.progress(points, name):
         runs: list[dict[str, float]] = []
         for first in range(0, settings.runs, settings.block):
-            seeds = [bench.seed + run for run in range(first, min(first + settings.block, settings.runs))]
+            seeds = list(bench.seeds(settings.runs))[first : first + settings.block]
             measure = partial(ratios, settings, partial(draw, point), seeds)
             runs += bench.cell(f"{name}={point:g}/run={seeds[0]}-{seeds[-1]}", measure, depends=needed)
         rows.append(runs)

@@ -9,7 +9,7 @@ import torch
 
 from sostenuto.audits import memory_function
 from sostenuto.experiments import Settings, Workbench
-from sostenuto.models.sequence import SequenceToSequence
+from sostenuto.models.prediction import SequenceToSequence
 from sostenuto.nn import LAYERS
 from sostenuto.report.figures.plot import lines
 

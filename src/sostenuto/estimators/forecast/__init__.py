@@ -1,0 +1,1 @@
+"""Forecasts of the next values of a series, with intervals."""

@@ -1,0 +1,1 @@
+"""Random damped oscillators as features, and ridge regression on them."""

@@ -1,0 +1,1 @@
+"""Estimators with the recurrent neural tangent kernel."""

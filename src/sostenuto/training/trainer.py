@@ -1,0 +1,389 @@
+"""The training loop."""
+
+import hashlib
+import json
+import math
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate.utils import gather_object
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from sostenuto.checks import InputError, SostenutoError, require
+from sostenuto.data.batch import SequenceBatch
+from sostenuto.data.files.atomic import write_atomically
+from sostenuto.models.base import SequenceModel
+from sostenuto.training.adam import QuickAdam
+from sostenuto.training.batches import BatchSource, BatchTransform, subsample_steps
+from sostenuto.training.checkpoint import newest_checkpoint, write_checkpoint
+from sostenuto.training.config import TrainingConfig
+from sostenuto.training.objective import Objective
+from sostenuto.training.optimizers import Muon, clip_gradients, learning_rate, parameter_groups
+from sostenuto.training.penalty import RKHSPenalty
+from sostenuto.training.probes import Probe
+from sostenuto.training.processes import lasting_objects, make_accelerator, unwrap
+from sostenuto.training.state import Progress, TrainingState, WeightAverage, random_states, set_random_states, snapshot
+
+EVALUATION_BATCH = 512
+CLOCK_BATCHES = 16
+EPOCH_SECONDS = 1.0
+"""After an epoch that ends sooner than this since the last checkpoint, none is written; after the last one always."""
+
+
+DIVERGED = 1e4
+"""A loss that grows past this has diverged: targets are classes, or numbers of unit variance."""
+
+
+class DivergedError(SostenutoError):
+    """The loss or the weights became NaN or infinite, or the loss grows far beyond what a constant answer has."""
+
+
+class Trainer:
+    """Fit a model to a batch of sequences, on any device, in any number of processes, with exact resumption.
+
+    ``folder`` receives ``metrics.jsonl`` and ``checkpoints/``; without it nothing is written. With ``resume`` the
+    newest whole checkpoint there is taken up. Every process of an ``accelerate launch`` builds its own Trainer.
+    ``after_checkpoint`` is called whenever one was written: what it raises ends the run where it can go on later.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        objective: Objective,
+        config: TrainingConfig,
+        train: SequenceBatch,
+        validation: SequenceBatch | None = None,
+        *,
+        folder: Path | None = None,
+        resume: bool = False,
+        device: str = "auto",
+        probes: dict[str, Probe] | None = None,
+        batch_transform: BatchTransform | None = None,
+        after_checkpoint: Callable[[], None] | None = None,
+        progress: bool = True,
+    ) -> None:
+        self.objective, self.config, self.folder = objective, config, folder
+        self.probes, self.shows_progress, self.after_checkpoint = probes or {}, progress, after_checkpoint
+        self.accelerator = make_accelerator(device, config.precision)
+        if config.gradient_window:
+            require(
+                isinstance(model, SequenceModel), "expected a SequenceModel for gradient_window", f"got {type(model)}"
+            )
+            model.gradient_window = config.gradient_window  # pyright: ignore[reportArgumentType]
+        self.plain_model = model.to(self.accelerator.device)
+        self.penalty = RKHSPenalty.of(config, self.plain_model)
+        # Accelerate would wrap the optimizer, the backward pass and the clipping for scaled losses and sharded weights,
+        # which are not used here, at a third of a millisecond a step.
+        optimizer = _make_optimizer(self.plain_model, config)
+        self.model, self.optimizer = self.accelerator.prepare(self.plain_model), optimizer
+        self.parameters = list(self.model.parameters())
+        self.train_source = self._source(train, config.batch_size, batch_transform)
+        self.validation_source = None
+        if validation is not None:
+            self.validation_source = self._source(validation, EVALUATION_BATCH, batch_transform)
+        average = WeightAverage(self.plain_model, config.ema_decay) if config.ema_decay else None
+        self.state = TrainingState(self.plain_model, self.optimizer, average, Progress())
+        self.digest = _digest(config, self.plain_model, train, validation)
+        self._loss = torch.zeros((), dtype=torch.float64, device=self.accelerator.device)
+        self._resumes = resume
+
+    def run(self) -> Progress:
+        """Train to the end; the model holds the selected weights when this returns.
+
+        A training that diverges ends with a `DivergedError`. The model then holds the best weights of the epochs before
+        (the last finite ones where none was scored), and ``state.progress`` says so.
+        """
+        diverged = None
+        with torch.random.fork_rng(devices=[self.accelerator.device] if self.accelerator.device.type == "cuda" else []):
+            torch.manual_seed(self.config.seed + 7919 * self.accelerator.process_index)
+            if self._resumes:
+                self._resume()
+            self._rewrite_log()
+            with lasting_objects():
+                try:
+                    self._epochs()
+                except DivergedError as error:
+                    diverged = error
+                    self._give_up(str(error))
+        unwrap(self.plain_model)
+        if self.state.best is not None:
+            self.plain_model.load_state_dict(self.state.best)
+        elif self.state.average is not None:
+            self.plain_model.load_state_dict(self.state.average.tensors)
+        self.plain_model.eval()
+        if diverged is not None:
+            raise diverged
+        return self.state.progress
+
+    def _give_up(self, why: str) -> None:
+        """Go back to the weights before the divergence and end the training there."""
+        progress = self.state.progress
+        progress.diverged, progress.finished = why, True
+        self.state.best = self.state.best or self._finite
+        self.plain_model.load_state_dict(self.state.best)
+
+    def _epochs(self) -> None:
+        progress = self.state.progress
+        main = self.accelerator.is_main_process
+        bar = tqdm(
+            total=self.config.epochs,
+            initial=progress.epoch,
+            desc="training",
+            unit="epoch",
+            disable=not (self.shows_progress and main),
+        )
+        self._clock = time.perf_counter() - progress.seconds
+        self._last_checkpoint = time.perf_counter()
+        self._finite = snapshot(self.plain_model)
+        with bar:
+            while not progress.finished:
+                self._train_epoch()
+                row = self._finish_epoch()
+                bar.update()
+                bar.set_postfix({name: f"{row[name]:.4g}" for name in ("train_loss", self._metric_key) if name in row})
+                if progress.finished or self._epoch_is_worth_keeping():
+                    self._save()
+
+    def _train_epoch(self) -> None:
+        progress, source = self.state.progress, self.train_source
+        self.model.train()
+        for batch, counts, whole in source.batches(progress.epoch, progress.batch):
+            self._step(self._augmented(batch), counts, whole)
+            if self._checkpoint_is_due():
+                self._save()
+        progress.epoch, progress.batch = progress.epoch + 1, 0
+
+    def _step(self, batch: SequenceBatch, counts: Tensor, whole: Tensor) -> None:
+        progress, config = self.state.progress, self.config
+        rate = learning_rate(config, progress.step, len(self.train_source))
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        units = self._global_units(whole)
+        with self.accelerator.autocast():
+            losses = self.objective.losses(self._predict(batch).float(), batch)
+        total = torch.dot(losses, counts)
+        minimized = total * (self.accelerator.num_processes / units)
+        if self.penalty is not None:
+            minimized = minimized + self.penalty(self.plain_model)
+        for parameter in self.parameters:
+            parameter.grad = None
+        minimized.backward()
+        if config.gradient_clip:
+            clip_gradients(self.parameters, config.gradient_clip)
+        self.optimizer.step()
+        if self.state.average is not None:
+            self.state.average.update(self.plain_model)
+        self._loss += total.detach()
+        progress.units += units
+        progress.step, progress.batch = progress.step + 1, progress.batch + 1
+
+    def _finish_epoch(self) -> dict[str, Any]:
+        progress, config = self.state.progress, self.config
+        rate = learning_rate(config, progress.step - 1, len(self.train_source))
+        self._collect_loss()
+        row: dict[str, Any] = {"epoch": progress.epoch, "train_loss": progress.loss_sum / progress.units}
+        self._check_convergence(row["train_loss"])
+        progress.loss_sum = progress.units = 0.0
+        weights = self.state.average.in_place(self.plain_model) if self.state.average is not None else nullcontext()
+        with weights:
+            if self.validation_source is not None:
+                loss, metric = self._evaluate(self.validation_source)
+                row |= {"validation_loss": loss, self._metric_key: metric}
+                self._keep_best(loss, metric)
+            if self.state.best is None:
+                self._finite = snapshot(self.plain_model)
+            for name, probe in self.probes.items():
+                row |= {f"{name}/{key}": float(value) for key, value in probe(self.plain_model, progress.epoch).items()}
+        progress.seconds = time.perf_counter() - self._clock
+        row |= {"learning_rate": rate, "seconds": round(progress.seconds, 3)}
+        progress.history.append(row)
+        out_of_patience = config.patience > 0 and progress.stale >= config.patience
+        progress.finished = progress.epoch >= config.epochs or out_of_patience
+        if self.folder is not None and self.accelerator.is_main_process:
+            with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as log:
+                log.write(_line(row))
+        return row
+
+    def _check_convergence(self, loss: float) -> None:
+        progress = self.state.progress
+        cure = "lower learning_rate or the layer's step_size, set gradient_clip, or check the scale of the data"
+        if not all(bool(parameter.isfinite().all()) for parameter in self.parameters):
+            raise DivergedError(f"expected finite weights, got NaN or infinity in epoch {progress.epoch}; {cure}.")
+        if progress.history and loss > max(DIVERGED, progress.history[-1]["train_loss"]):
+            got = f"got {loss:.3g} in epoch {progress.epoch}"
+            raise DivergedError(f"expected a loss that falls, or stays below {DIVERGED:g}, {got}; {cure}.")
+
+    def _keep_best(self, loss: float, metric: float) -> None:
+        """Compare by the metric, ties by the loss; what is not finite is never the best.
+
+        Where classes have weights the loss alone decides: it has them too, and the metric does not.
+        """
+        progress = self.state.progress
+        score = [metric if self.objective.higher_is_better else -metric, -loss]
+        if self.objective.class_weights is not None:
+            score = [-loss]
+        finite = math.isfinite(metric) and math.isfinite(loss)
+        if not finite or (progress.best_score is not None and score <= progress.best_score):
+            progress.stale += 1
+            return
+        progress.best_score, progress.best_epoch, progress.stale = score, progress.epoch, 0
+        if self.config.select == "best":
+            self.state.best = snapshot(self.plain_model)
+
+    @torch.no_grad()
+    def _evaluate(self, source: BatchSource) -> tuple[float, float]:
+        self.model.eval()
+        sums = torch.zeros(3, dtype=torch.float64, device=self.accelerator.device)
+        for batch, counts, _ in source.batches():
+            with self.accelerator.autocast():
+                prediction = self._predict(batch, ragged=source.is_ragged).float()
+            units = self.objective.units(batch)
+            parts = (self.objective.losses(prediction, batch), self.objective.metrics(prediction, batch), units)
+            sums += torch.stack([(part * counts).sum().double() for part in parts])
+        loss, metric, units = self._total(sums).tolist()
+        return loss / units, self.objective.finish(metric, units)
+
+    def _predict(self, batch: SequenceBatch, *, ragged: bool | None = None) -> Tensor:
+        ragged = self.train_source.is_ragged if ragged is None else ragged
+        return self.model(batch.values, batch.lengths if ragged else None, batch.timespans)
+
+    def _augmented(self, batch: SequenceBatch) -> SequenceBatch:
+        if self.config.subsample:
+            batch = subsample_steps(batch, self.config.subsample)
+        if self.config.input_noise and batch.values.is_floating_point():
+            noise = self.config.input_noise * torch.randn_like(batch.values)
+            if self.train_source.is_ragged:
+                noise = noise.masked_fill(~batch.mask[..., None], 0.0)
+            batch = batch.with_values(batch.values + noise)
+        return batch
+
+    def _global_units(self, whole: Tensor) -> float:
+        """Count what all processes' shares of a batch contribute to the mean, without asking the device."""
+        if not self.objective.steps:
+            return float(len(whole))
+        lengths = self.train_source.lengths[whole]
+        return float((lengths.clamp(max=self.config.subsample) if self.config.subsample else lengths).sum())
+
+    def _collect_loss(self) -> None:
+        """Move the loss summed on the devices into the progress; the device is asked once, not at every step."""
+        progress = self.state.progress
+        progress.loss_sum += float(self._total(self._loss))
+        self._loss.zero_()
+        if not progress.loss_sum < float("inf"):
+            raise DivergedError(
+                f"expected a finite loss, got {progress.loss_sum} in epoch {progress.epoch + (progress.batch > 0)}; "
+                "lower learning_rate, set gradient_clip, or check the scale of the data."
+            )
+
+    def _total(self, sums: Tensor) -> Tensor:
+        """Add up over all processes."""
+        total = self.accelerator.reduce(sums, "sum")
+        assert isinstance(total, Tensor)
+        return total
+
+    @property
+    def _metric_key(self) -> str:
+        return f"validation_{self.objective.metric}"
+
+    def _source(self, data: SequenceBatch, batch_size: int, transform: BatchTransform | None) -> BatchSource:
+        return BatchSource(
+            data,
+            batch_size,
+            self.accelerator.device,
+            seed=self.config.seed,
+            process=self.accelerator.process_index,
+            num_processes=self.accelerator.num_processes,
+            transform=transform,
+        )
+
+    def _checkpoint_is_due(self) -> bool:
+        """Look at the clock; several processes do so together and seldom, since they have to save at the same step."""
+        if self.folder is None:
+            return False
+        late = time.perf_counter() - self._last_checkpoint > self.config.checkpoint_seconds
+        if self.accelerator.num_processes == 1:
+            return late
+        if self.state.progress.batch % CLOCK_BATCHES:
+            return False
+        return bool(self._total(torch.tensor(float(late), device=self.accelerator.device)) > 0)
+
+    def _epoch_is_worth_keeping(self) -> bool:
+        """Several processes, whose clocks differ, keep every epoch."""
+        late = time.perf_counter() - self._last_checkpoint > min(EPOCH_SECONDS, self.config.checkpoint_seconds)
+        return late or self.accelerator.num_processes > 1
+
+    def _save(self) -> None:
+        self._last_checkpoint = time.perf_counter()
+        if self.folder is None:
+            return
+        self._collect_loss()
+        mine = random_states()
+        gathered = gather_object([mine]) if self.accelerator.num_processes > 1 else [mine]
+        if self.accelerator.is_main_process:
+            named = {f"{p}/{i}": state for p, states in enumerate(gathered) for i, state in enumerate(states)}
+            checkpoint = self.state.to_checkpoint(self.digest, named)
+            progress = self.state.progress
+            write_checkpoint(self.folder / "checkpoints", checkpoint, progress.epoch, progress.batch)
+        if self.after_checkpoint is not None:
+            self.after_checkpoint()
+
+    def _resume(self) -> None:
+        assert self.folder is not None
+        checkpoint = newest_checkpoint(self.folder / "checkpoints")
+        if checkpoint is None:
+            return
+        if checkpoint.values["config"] != self.digest:
+            raise InputError(
+                f"{self.folder}: expected the settings and data the run was started with, got others; "
+                "resume with the run's own config.toml and data, or start anew with --overwrite."
+            )
+        named = self.state.restore(checkpoint)
+        mine = [named[key] for key in sorted(named) if key.startswith(f"{self.accelerator.process_index}/")]
+        if mine:
+            set_random_states(mine)
+
+    def _rewrite_log(self) -> None:
+        """Let the log hold what training goes on from: an epoch that was logged but not saved comes again."""
+        if self.folder is not None and self.accelerator.is_main_process:
+            write_atomically(self.folder / "metrics.jsonl", "".join(map(_line, self.state.progress.history)))
+
+
+def _make_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    # One pass over each weight instead of a dozen; torch has it for real numbers, and takes groups of them on a GPU.
+    fused = all(parameter.device.type == "cpu" and parameter.is_floating_point() for parameter in parameters)
+    shared: dict[str, Any] = {"lr": config.learning_rate, "weight_decay": config.weight_decay, "fused": fused or None}
+    if config.optimizer == "sgd":
+        return torch.optim.SGD(parameters, momentum=config.momentum, **shared)
+    if config.optimizer == "muon":
+        return Muon(parameter_groups(model, config.matrix_rate), **shared)
+    if fused and len({parameter.dtype for parameter in parameters}) == 1:
+        return QuickAdam(parameters, decoupled_weight_decay=config.optimizer == "adamw", **shared)
+    kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
+    return kind(parameters, **shared)
+
+
+def _line(row: dict[str, Any]) -> str:
+    """Write one line of the log, strict JSON: what is not finite becomes null."""
+    kept = {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()}
+    return json.dumps(kept) + "\n"
+
+
+def _digest(config: TrainingConfig, model: nn.Module, train: SequenceBatch, validation: SequenceBatch | None) -> str:
+    """Identify settings, model and data: what must be the same for a run to go on."""
+    settings = {name: value for name, value in asdict(config).items() if name != "checkpoint_seconds"}
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
+    digest.update(repr(model).encode())
+    for part in (train, validation):
+        tensors = [] if part is None else [part.values, part.lengths, part.targets, part.timespans]
+        for tensor in tensors:
+            if tensor is not None:
+                digest.update(f"{tuple(tensor.shape)} {tensor.dtype}".encode())
+                digest.update(memoryview(tensor.detach().cpu().contiguous().numpy()).cast("B"))
+    return digest.hexdigest()
