@@ -62,11 +62,16 @@ class Column:
 
 @dataclass(frozen=True)
 class Cell:
-    """A table's cell: a text, a second line below it, and the full text where the first was shortened."""
+    """A table's cell: a text, a second line below it, and the full text where the first was shortened.
+
+    ``link`` leads to another cell of the page, the one whose ``anchor`` it is.
+    """
 
     text: str
     note: str = ""
     full: str = ""
+    link: str = ""
+    anchor: str = ""
 
 
 @dataclass(frozen=True)
