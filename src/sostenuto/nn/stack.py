@@ -225,7 +225,7 @@ class Stack(RecurrentLayer):
         response, _ = self.inner(reverse).run(layer, False, [noise], start, None, None)
         largest = float(response.abs().max())
         if not largest < _LARGEST:
-            got = f"a response of {largest:.3g} to unit noise after {_NOISE_STEPS} steps"
+            got = f"got a response of {largest:.3g} to unit noise after {_NOISE_STEPS} steps"
             hint = "take a smaller step_size (layer_options) or init='tuned'"
             raise InputError(sentence(f"expected a {self.layer.__name__} that stays bounded", got, hint))
         if self.init == "tuned":
