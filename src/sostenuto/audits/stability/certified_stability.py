@@ -1,5 +1,6 @@
 """Certificates side by side with measurement: what is proved of a recurrence, and what it does on the data."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -8,12 +9,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from sostenuto.audits.base import AuditResult
+from sostenuto.audits.base import AuditResult, Check, Judged
+from sostenuto.audits.context import AuditContext
 from sostenuto.audits.model import still_copy
-from sostenuto.audits.stability.followed import Followed, Recurrence, follow
 from sostenuto.audits.stability.judged_certificate import JudgedCertificate, described
 from sostenuto.audits.stability.layer_fields import field_jacobians, own_places
-from sostenuto.audits.stability.visited import Visited, visit
+from sostenuto.audits.stability.recurrence_trace import Recurrence, RecurrenceTrace, trace_recurrence
+from sostenuto.audits.stability.state_samples import StateSamples, sample_states
 from sostenuto.checks import check_count
 from sostenuto.nn.base import Contract
 from sostenuto.nn.certificates import Certificate, discrete, refused
@@ -97,33 +99,33 @@ def certified_stability(
     (False, 'not applicable: the form h ← Fh + Qσ(Wh + z) fails (GRU has another form)')
     """
     check_count("points", points)
-    followed = follow(model, X, lengths=lengths, start=start, steps=steps, seed=seed)
-    seen = visit(followed, points)
+    trace = trace_recurrence(model, X, lengths=lengths, start=start, steps=steps, seed=seed)
+    seen = sample_states(trace, points)
     judged = [
         JudgedCertificate(level, _without_matrices(found), _measured(jacobians, found))
-        for level, found, jacobians in _questions(followed, seen)
+        for level, found, jacobians in _questions(trace, seen)
     ]
     return CertifiedStability(
-        model=followed.model,
+        model=trace.model,
         method=METHOD,
         seed=seed,
         settings={},
-        checksum=followed.checksum,
-        environment=environment(followed.device),
+        checksum=trace.checksum,
+        environment=environment(trace.device),
         judged=tuple(judged),
         looked_at=len(seen.before),
     )
 
 
-def _questions(followed: Followed, seen: Visited) -> list[tuple[int, Certificate, Tensor | None]]:
+def _questions(trace: RecurrenceTrace, seen: StateSamples) -> list[tuple[int, Certificate, Tensor | None]]:
     """List every certificate with the Jacobians it speaks of."""
     # Certificates are reckoned on the CPU, whatever the layer's device.
-    layer: Any = None if followed.map.layer is None else still_copy(followed.map.layer)
+    layer: Any = None if trace.map.layer is None else still_copy(trace.map.layer)
     parts = zip(seen.before.split(16), seen.inputs.split(16), strict=True)
-    whole = torch.cat([followed.map.jacobian(h, x).detach() for h, x in parts])
+    whole = torch.cat([trace.map.jacobian(h, x).detach() for h, x in parts])
     if not isinstance(layer, Contract):
         if not isinstance(layer, nn.RNN):
-            why = refused("discrete", "the form h ← Fh + Qσ(Wh + z)", f"{followed.map.name} has another form")
+            why = refused("discrete", "the form h ← Fh + Qσ(Wh + z)", f"{trace.map.name} has another form")
             return [(0, why, whole)]
         hidden = layer.hidden_size
         places = [torch.arange(level * hidden, (level + 1) * hidden) for level in range(layer.num_layers)]
@@ -163,3 +165,24 @@ def _measured(jacobians: Float[Tensor, "point n n"] | None, certificate: Certifi
 def _without_matrices(certificate: Certificate) -> Certificate:
     """Drop P and Λ from the record: a page needs the numbers, not the proof, which the layer gives again."""
     return replace(certificate, metric=(), multipliers=())
+
+
+def _run(context: AuditContext) -> CertifiedStability:
+    return certified_stability(context.model, **context.few(4), points=16, seed=context.seed)
+
+
+def _judge(result: CertifiedStability, limits: Mapping[str, float]) -> Judged:  # noqa: ARG001 (a proof has none)
+    if result.contradicted:
+        return Judged("bad", "Contradicted")
+    return Judged("good", "Proved stable") if result.certified else Judged("unknown", "Not proved")
+
+
+CHECK = Check(
+    name="certificates",
+    title="What is proved of its state?",
+    caption="Guarantees from the weights alone, beside what the data show.",
+    order=30,
+    result=CertifiedStability,
+    run=_run,
+    judge=_judge,
+)
