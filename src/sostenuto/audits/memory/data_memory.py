@@ -2,6 +2,7 @@
 
 import copy
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import inf, isfinite
 from typing import Any, Literal
@@ -11,7 +12,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from sostenuto.audits.base import AuditResult
+from sostenuto.audits.base import UNDECIDED, AuditResult, Check, Judged
+from sostenuto.audits.batches import RegressionBatch
+from sostenuto.audits.context import AuditContext
 from sostenuto.audits.memory.impulses import ImpulseLaw, impulse_laws
 from sostenuto.audits.memory.proved import ProvedMemory, proved_memory
 from sostenuto.audits.memory.replacement import ReplacedInput, drawn_donors
@@ -30,11 +33,16 @@ ROUNDING = 64
 RESAMPLES = 200
 LEAST_ROWS = 4
 """A lag that fewer sequences reach is not measured."""
-LONG = 0.25
-"""A half-life of this share of the sequences' length is long."""
+LONG, SHORT = 0.25, 0.05
+"""Shares of the sequences' length from which a half-life is long, and below which next to nothing is kept."""
+LEAST_STEPS = 8
+"""Shorter sequences do not show how long a model remembers."""
+PASSES = 60
+"""About so many calls does the measurement take per sequence."""
 
-Reason = Literal["", "constant", "random", "sensitive", "disagree", "close"]
+Reason = Literal["", "brief", "constant", "random", "sensitive", "disagree", "close"]
 REASONS: dict[str, str] = {
+    "brief": f"the sequences are shorter than {LEAST_STEPS} steps",
     "constant": "the answers do not depend on the input",
     "random": "the model's own noise hides what older input changes",
     "sensitive": "a change of the input at rounding size changes the answers too, so that it cannot be told what they "
@@ -65,7 +73,7 @@ class DataMemory(AuditResult):
     changed any answer by more than ``tolerance`` (None: none such), its lower end from resampling; for at most a share
     of ``exceptions`` of sequences it is longer, at 95 % confidence. ``noise`` is the change between calls with the same
     input, ``rounding`` that by a change of the input at rounding size. ``kind`` and ``rate`` are the law of impulses on
-    top of the data, where all ``impulses`` agree. ``reason`` says why there is no verdict.
+    top of the data, where all ``impulses`` agree. ``hidden`` says why there is nothing to judge, if so.
     """
 
     unit: str
@@ -92,9 +100,29 @@ class DataMemory(AuditResult):
     kind: str
     rate: float | None
     impulses: tuple[ImpulseLaw, ...]
-    reason: Reason
-    is_long: bool | None
+    hidden: Reason
     proved: ProvedMemory | None = None
+
+    def longer_than(self, share: float) -> tuple[bool | None, Reason]:
+        """Say whether the half-life is that share of the sequences' length, or why it is not decided.
+
+        Both the interval of the data and all impulses must lie on one side.
+        """
+        if self.hidden:
+            return None, self.hidden
+        least = share * self.num_steps
+        high = inf if self.half_life_high is None else self.half_life_high
+        single = [inf if law.half_life is None else law.half_life for law in self.impulses]
+        if self.half_life_low >= least:
+            return (True, "") if min(single) >= least else (None, "disagree")
+        if high < least:
+            return (False, "") if max(single) < least else (None, "disagree")
+        return None, "close"
+
+    @property
+    def is_long(self) -> bool | None:
+        """Whether the half-life is a quarter of the sequences' length; None where that is not decided."""
+        return self.longer_than(LONG)[0]
 
     @property
     def turned(self) -> float:
@@ -104,12 +132,10 @@ class DataMemory(AuditResult):
 
     def summary(self) -> str:
         """Say how far back the answers reach, in a sentence or two."""
-        if self.reason in ("constant", "random", "sensitive"):
-            said = f"How long it remembers is undecided: {REASONS[self.reason]}"
+        if self.hidden:
+            said = f"How long it remembers is undecided: {REASONS[self.hidden]}"
         else:
             said = f"{self._half()}; {self._depends()}"
-            if self.reason:
-                said += f"; whether that is long is undecided: {REASONS[self.reason]}"
         if self.proved is not None:
             said += f"; {self.proved.told}"
         if self.looks_ahead:
@@ -165,7 +191,6 @@ def data_memory(
     lags: int = 14,
     donors: int = 2,
     budget: int = 1_200_000,
-    long: float = LONG,
     time_step: float = 1.0,
     time_unit: str = "steps",
     batch_size: int = 128,
@@ -185,7 +210,7 @@ def data_memory(
             true step is judged. It is asked in evaluation mode and left as it was.
         X: padded sequences ``(n, time, channel)``.
         lengths: the true length of each; all steps if left out.
-        classes: whether the answers are scores of classes; otherwise they are numbers.
+        classes: whether answers of more than one number are scores of classes; otherwise they are numbers.
         tolerance: the change of an answer that is too small to matter: 0.01 for classes (of a log-probability less the
             mean over the classes), a hundredth of the answers' standard deviation for numbers, if left out.
         scale: what one unit of each number is worth in ``unit``.
@@ -193,7 +218,6 @@ def data_memory(
         lags: lags of the first, logarithmic grid; later ones refine it where half is lost and where dependence ends.
         donors: other sequences that replace each.
         budget: how many steps may be asked about in all; fewer sequences are used where it does not suffice.
-        long: the share of the sequences' length from which a half-life is called long.
         time_step: time between two steps, in ``time_unit``.
         time_unit: its name, in the plural.
         batch_size: sequences asked about at once.
@@ -211,7 +235,7 @@ def data_memory(
     for name, count in (("lags", lags), ("donors", donors), ("batch_size", batch_size), ("budget", budget)):
         check_count(name, count)
     check_count("seed", seed, least=0)
-    for name, value in (("time_step", time_step), ("long", long), ("tolerance", tolerance or 1.0)):
+    for name, value in (("time_step", time_step), ("tolerance", tolerance or 1.0)):
         check_positive(name, value)
     asked, model = type(model).__name__, widened(model)
     values = torch.as_tensor(X, dtype=torch.float64 if place_of(model)[1] == torch.float64 else torch.float32)
@@ -220,8 +244,10 @@ def data_memory(
     values, known = values[rows][:, : int(known[rows].max())], known[rows]
     factors = np.atleast_1d(np.asarray(scale, float))
     drawn = drawn_donors(len(values), donors, seed)
-    subject = ReplacedInput(model, values, known, drawn, classes, factors, batch_size)
+    subject = ReplacedInput(model, values, known, drawn, False, factors, batch_size)
     with audited(model, seed):
+        several = subject.ask(values[:1]).shape[-1] > 1
+        subject = replace(subject, classes=classes and several)
         found = _Measurement.run(subject, lags, tolerance, seed)
         laws = impulse_laws(subject, seed)
         ahead = _looks_ahead(subject)
@@ -229,7 +255,6 @@ def data_memory(
     kinds = {law.kind for law in laws}
     rates = [law.rate for law in laws if law.rate is not None]
     span = int(known.max())
-    reason, is_long = _judged(found, (low, high), [law.half_life for law in laws], long * span)
     depends, depends_low = found.depends_on()
     device, dtype = place_of(model)
     return DataMemory(
@@ -240,7 +265,6 @@ def data_memory(
             "lags": lags,
             "donors": donors,
             "budget": budget,
-            "long": long,
             "precision": str(dtype).removeprefix("torch."),
         },
         checksum=hashlib.sha256(values.double().numpy().tobytes()).hexdigest()[:16],
@@ -269,8 +293,7 @@ def data_memory(
         kind=laws[0].kind if len(kinds) == 1 else "no law",
         rate=float(np.median(rates)) if rates and len(kinds) == 1 else None,
         impulses=laws,
-        reason=reason,
-        is_long=is_long,
+        hidden="brief" if span < LEAST_STEPS else found.hidden(),
         proved=proved_memory(model, found.lags),
     )
 
@@ -418,7 +441,8 @@ class _Measurement:
         lags = [lag for lag in sorted(self.blocks) if not np.isnan(self.blocks[lag]).all()]
         ends = []
         for lag in lags:
-            means = np.nanmean(self.blocks[lag], axis=1)[~np.isnan(self.blocks[lag]).all(1)]
+            blocks = self.blocks[lag]
+            means = np.nanmean(blocks[~np.isnan(blocks).all(1)], axis=1)
             drawn = means[generator.integers(0, len(means), (RESAMPLES, len(means)))].mean(1)
             ends.append(np.sqrt(np.maximum(np.quantile(drawn, [0.025, 0.975]) - self.noise**2, 0.0)))
         return MemoryCurve(
@@ -436,6 +460,14 @@ class _Measurement:
         low, high = np.quantile(drawn, [0.025, 0.975], method="inverted_cdf")
         return _half_crossing(lags, self._shares(self._all_rows())[0]), float(low), float(high)
 
+    def hidden(self) -> Reason:
+        """Say why the effect of the input cannot be told from chance or rounding, if so."""
+        if self.whole <= 2 * self.noise:
+            return "random" if self.noise > self.tolerance else "constant"
+        if self.rounding > SENSITIVE * self.whole:
+            return "sensitive"
+        return "random" if self.noise > NOISY * self.whole else ""
+
     def depends_on(self) -> tuple[int | None, int]:
         """Give the smallest lag from which on nothing changes an answer beyond tolerance, and its lower end."""
         if self.largest_noise > self.tolerance:
@@ -447,25 +479,6 @@ class _Measurement:
         end = _bracket(self.lags, np.any(beyond, axis=0))[1] if beyond.any() else 0
         open_end = bool(beyond[:, -1].any())
         return None if open_end else end, int(np.quantile(drawn, 0.025, method="inverted_cdf"))
-
-
-def _judged(
-    found: _Measurement, interval: tuple[float, float], impulses: list[float | None], length: float
-) -> tuple[Reason, bool | None]:
-    """Say whether the half-life is long, or why that is not decided."""
-    if found.whole <= max(2 * found.noise, found.largest_noise / NOISY if found.whole == 0 else 0.0):
-        return ("random" if found.noise > found.tolerance else "constant"), None
-    if found.rounding > SENSITIVE * found.whole:
-        return "sensitive", None
-    if found.noise > NOISY * found.whole:
-        return "random", None
-    low, high = interval
-    single = [inf if half is None else half for half in impulses]
-    if low >= length:
-        return ("", True) if min(single) >= length else ("disagree", None)
-    if high < length:
-        return ("", False) if max(single) < length else ("disagree", None)
-    return "close", None
 
 
 def _looks_ahead(subject: ReplacedInput) -> bool | None:
@@ -534,3 +547,53 @@ def _half_crossing(lags: np.ndarray, shares: np.ndarray) -> float:
 
 def _finite(value: float) -> float | None:
     return value if isfinite(value) else None
+
+
+def _run(context: AuditContext) -> DataMemory:
+    data = context.affordable(forward=PASSES)
+    numbers = isinstance(data, RegressionBatch)
+    quick = context.budget.steps <= 256
+    return data_memory(
+        context.model,
+        data.values,
+        lengths=data.lengths,
+        classes=not numbers,
+        tolerance=0.01 * data.guess if numbers and data.guess > 0 else None,
+        scale=data.scale.numpy() if numbers else 1.0,
+        unit=context.target_unit if numbers else "",
+        lags=14 if quick else 28,
+        donors=2 if quick else 4,
+        budget=1_200_000 if quick else 20_000_000,
+        time_step=context.time_step,
+        time_unit=context.time_unit,
+        seed=context.seed,
+    )
+
+
+def _judge(result: DataMemory, limits: Mapping[str, float]) -> Judged:
+    is_long, reason = result.longer_than(limits["long"])
+    if is_long:
+        return Judged("good", "Long memory" if result.half_life is not None else "Remembers throughout")
+    if is_long is None:
+        return Judged("unknown", UNDECIDED, "" if result.hidden else f"Not judged, as {REASONS[reason]}.")
+    at_once = result.longer_than(limits["short"])[0] is False
+    return Judged("caution", "Forgets at once" if at_once else "Short memory")
+
+
+def _number(result: DataMemory) -> float | None:
+    if result.hidden:
+        return None
+    return float(result.horizon) if result.half_life is None else result.half_life
+
+
+CHECK = Check(
+    name="memory",
+    title="How long does it remember?",
+    caption="What is left of the input's effect on the answers, by its age.",
+    order=10,
+    result=DataMemory,
+    run=_run,
+    judge=_judge,
+    thresholds={"long": LONG, "short": SHORT},
+    number=_number,
+)
