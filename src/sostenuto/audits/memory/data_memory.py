@@ -515,7 +515,8 @@ def _shaken(subject: ReplacedInput, seed: int) -> Tensor:
     """Change every value by a few units of the number format's last place."""
     signs = torch.randint(0, 2, subject.values.shape, generator=torch.Generator().manual_seed(seed)) * 2 - 1
     size = 4 * torch.finfo(place_of(subject.model)[1]).eps
-    return subject.values * (1 + size * signs) + size * float(subject.values.abs().mean()) * signs
+    shaken = subject.values * (1 + size * signs) + size * subject.true_steps.abs().mean(0).to(subject.values) * signs
+    return torch.where(subject.older(0)[:, :, None], shaken, subject.values)
 
 
 def _grid(horizon: int, count: int) -> list[int]:

@@ -32,7 +32,7 @@ def impulse_laws(subject: ReplacedInput, seed: int) -> tuple[ImpulseLaw, ...]:
     generator = torch.Generator().manual_seed(seed)
     order = torch.randperm(len(subject.values), generator=generator)
     longest = order[subject.lengths[order].argsort(descending=True, stable=True)][:SEQUENCES]
-    spread = subject.values.double().std((0, 1), correction=0).to(subject.values)
+    spread = subject.true_steps.std(0, correction=0).to(subject.values)
     found = []
     for row in longest.tolist():
         steps = int(subject.lengths[row])

@@ -39,6 +39,11 @@ class ReplacedInput:
         """Number the steps."""
         return torch.arange(self.values.shape[1])[None]
 
+    @property
+    def true_steps(self) -> Float[Tensor, "step channel"]:
+        """Stack the true steps of all sequences, without padding."""
+        return self.values[self.older(0)].double()
+
     def older(self, lag: int) -> Bool[Tensor, "batch time"]:
         """Mark the steps before the last ``lag`` ones."""
         return self.steps < (self.lengths - lag)[:, None]
