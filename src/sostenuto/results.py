@@ -8,6 +8,8 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 Numbers = tuple[float, ...]
 DataPart = Literal["train", "validation", "test"]
 """The parts of a data set, by the names that results, pages and files give them."""
+Outcome = Literal["good", "caution", "bad", "unknown"]
+"""How a verdict speaks of what was found."""
 
 
 @dataclass(frozen=True)
@@ -331,6 +333,8 @@ def _typed(hint: Any, value: Any) -> Any:
         return hint.from_dict(value)  # pyright: ignore[reportAttributeAccessIssue]
     if get_origin(hint) is tuple:
         return tuple(_typed(get_args(hint)[0], item) for item in value)
+    if get_origin(hint) is dict and isinstance(value, dict):
+        return {key: _typed(get_args(hint)[1], item) for key, item in value.items()}
     if hint is float:
         return math.nan if value is None else float(value)
     if value is not None and type(None) in get_args(hint):

@@ -114,7 +114,7 @@ def _ask(model: "nn.Module", encoding: "Encoding", given: _Material, options: di
     """Audit a model on what its encoding makes of the sequences; errors of a regression in the target's own unit."""
     from sostenuto.audits.adapter import adapt
     from sostenuto.audits.audit import audit as audited
-    from sostenuto.audits.questions import BUDGETS
+    from sostenuto.audits.context import BUDGETS
     from sostenuto.checks import check_choice, require
 
     require(

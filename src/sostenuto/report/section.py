@@ -2,14 +2,14 @@
 
 import re
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from sostenuto.checks import require
+from sostenuto.results import Outcome
 
-Outcome = Literal["good", "caution", "bad", "unknown"]
 _NARROW = 450
 """Pixels: figures up to this width can shrink to a phone's screen and still be read."""
 _ANCHOR = re.compile(r"[a-z][a-z0-9-]*")

@@ -60,7 +60,7 @@ def asked(settings: Settings, bench: Workbench, dataset: Dataset, trained: Train
     for what, (kind, levels) in KINDS.items():
         options = {"levels": settings[levels], "kind": kind, "repeats": settings.repeats, "batch_size": 1000}
         one = noise_accuracy(model, test.values, test.targets, seed=bench.seed, **options)
-        found[what] = {"accuracy": list(one.accuracy), "deviation": list(one.deviation)}
+        found[what] = {"accuracy": list(one.score), "deviation": list(one.deviation)}
     return found
 
 

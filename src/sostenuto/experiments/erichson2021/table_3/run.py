@@ -59,8 +59,8 @@ def audit(settings: Settings, bench: Workbench, dataset: Dataset, trained: Train
         model, train.values, train.targets, probes=settings.probes, lanczos_steps=settings.lanczos_steps
     )
     return {
-        "PGD": pgd.accuracy[0],
-        **{f"DeepFool, {norm}": one.accuracy[0] for norm, one in fooled.items()},
+        "PGD": pgd.score[0],
+        **{f"DeepFool, {norm}": one.score[0] for norm, one in fooled.items()},
         **{f"median, {norm}": one.median_size for norm, one in fooled.items()},
         "largest eigenvalue": spectrum.top[0],
         "trace": spectrum.trace,

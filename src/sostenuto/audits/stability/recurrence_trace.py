@@ -21,7 +21,7 @@ Recurrence = nn.Module | Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True, eq=False)
-class Followed:
+class RecurrenceTrace:
     """A state map, the inputs it meets ``(batch, time, channel)``, their true lengths and the first states."""
 
     map: StateMap
@@ -43,9 +43,9 @@ class Followed:
         return self.inputs[torch.arange(self.num_steps) < self.lengths[:, None]].mean(0)
 
 
-def follow(
+def trace_recurrence(
     model: Recurrence, sequences: Any, *, lengths: Any = None, start: Any = None, steps: int | None = None, seed: int
-) -> Followed:
+) -> RecurrenceTrace:
     """Prepare a recurrence for an audit: a module with data, or a function f(h, x) with a start, with data or without.
 
     A bare recurrent layer reads ``sequences`` themselves. A model that holds one reads them as it always does, and what
@@ -66,17 +66,17 @@ def follow(
         require(got == found.input_size, f"expected {found.input_size} channels (input_size)", f"got {got}")
         values, known, first = batch.values.double(), batch.lengths, None
     else:
-        values, known, first = _overheard(model, layer, batch, seed)
+        values, known, first = _capture_input(model, layer, batch, seed)
         found = map_of_layer(layer, num_steps)
     starts = _starts(start, first, len(values), found.state_size)
-    return Followed(found, values, known, starts, _name(model), _checksum(batch), str(device))
+    return RecurrenceTrace(found, values, known, starts, _name(model), _checksum(batch), str(device))
 
 
 def _function(
     step: Callable[[Tensor, Tensor], Tensor], sequences: Any, lengths: Any, start: Any, steps: Any
-) -> Followed:
-    cure = "pass start=, a state (state,) or one for each sequence (n, state)"
-    require(start is not None, "expected a first state for a function f(h, x)", "got none", cure)
+) -> RecurrenceTrace:
+    hint = "pass start=, a state (state,) or one for each sequence (n, state)"
+    require(start is not None, "expected a first state for a function f(h, x)", "got none", hint)
     first = torch.as_tensor(np.asarray(start.detach().cpu() if isinstance(start, Tensor) else start)).double()
     require(first.ndim in (1, 2), "expected start of shape (state,) or (n, state)", f"got {tuple(first.shape)}")
     first = first[None] if first.ndim == 1 else first
@@ -89,12 +89,12 @@ def _function(
     found = map_of_function(step, first.shape[1], batch.values.shape[2])
     starts = _starts(first, None, len(batch.values), found.state_size)
     digest = _checksum(batch, starts)
-    return Followed(found, batch.values.double(), batch.lengths, starts, found.name, digest, "cpu")
+    return RecurrenceTrace(found, batch.values.double(), batch.lengths, starts, found.name, digest, "cpu")
 
 
-def _starts(start: Any, heard: Tensor | None, count: int, size: int) -> Tensor:
+def _starts(start: Any, captured: Tensor | None, count: int, size: int) -> Tensor:
     if start is None:
-        return torch.zeros(count, size, dtype=torch.float64) if heard is None else heard
+        return torch.zeros(count, size, dtype=torch.float64) if captured is None else captured
     first = torch.as_tensor(np.asarray(start.detach().cpu() if isinstance(start, Tensor) else start)).double()
     first = first.expand(count, -1) if first.ndim == 1 or len(first) == 1 else first
     shape = tuple(first.shape)
@@ -103,7 +103,7 @@ def _starts(start: Any, heard: Tensor | None, count: int, size: int) -> Tensor:
     return first
 
 
-def _overheard(model: nn.Module, layer: nn.Module, batch: SequenceBatch, seed: int) -> tuple[Tensor, Tensor, Any]:
+def _capture_input(model: nn.Module, layer: nn.Module, batch: SequenceBatch, seed: int) -> tuple[Tensor, Tensor, Any]:
     name = type(model).__name__
     require(
         not batch.is_ragged or takes_lengths(model),
@@ -111,30 +111,30 @@ def _overheard(model: nn.Module, layer: nn.Module, batch: SequenceBatch, seed: i
         f"got {name} without it",
         "pass the recurrent layer itself, with its own input",
     )
-    kind, cure = type(layer).__name__, "pass the cell itself, with its own input, or its step as a function f(h, x)"
+    kind, hint = type(layer).__name__, "pass the cell itself, with its own input, or its step as a function f(h, x)"
     whole = hasattr(layer, "batch_first")
-    require(whole, "expected a recurrent layer that reads whole sequences", f"got the cell {kind} inside {name}", cure)
+    require(whole, "expected a recurrent layer that reads whole sequences", f"got the cell {kind} inside {name}", hint)
     device, dtype = place_of(model)
     calls: list[dict[str, Any]] = []
 
-    def listen(_: nn.Module, args: tuple[Any, ...], options: dict[str, Any]) -> None:
+    def keep(_: nn.Module, args: tuple[Any, ...], options: dict[str, Any]) -> None:
         calls.append(named_arguments(args, options))
 
-    handle = layer.register_forward_pre_hook(listen, with_kwargs=True)
+    handle = layer.register_forward_pre_hook(keep, with_kwargs=True)
     try:
         with audited(model, seed):
             lengths = batch.lengths.to(device) if batch.is_ragged else None
             call_model(model, batch.values.to(device, dtype), lengths)
     finally:
         handle.remove()
-    cure = "pass the recurrent layer itself, with its own input"
-    require(len(calls) == 1, f"expected {name} to call its recurrent layer once", f"got {len(calls)} calls", cure)
-    heard = calls[0]
+    hint = "pass the recurrent layer itself, with its own input"
+    require(len(calls) == 1, f"expected {name} to call its recurrent layer once", f"got {len(calls)} calls", hint)
+    captured = calls[0]
     input_size, first = int(layer.input_size), bool(layer.batch_first)  # pyright: ignore[reportArgumentType]
-    sequences = TimeMajor.read(heard["input"], input_size, first)
+    sequences = TimeMajor.read(captured["input"], input_size, first)
     values = sequences.values.detach().double().cpu().transpose(0, 1)
     known = batch.lengths if sequences.lengths is None else sequences.lengths.cpu()
-    state = heard.get("state")
+    state = captured.get("state")
     return values, known, None if state is None else _flat_state(state)
 
 
