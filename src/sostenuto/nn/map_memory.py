@@ -72,8 +72,16 @@ def _both(levels: list[LevelDecay]) -> LevelDecay:
     return LevelDecay(
         max(fast) if len(fast) == len(levels) else None,
         min(slow) if len(slow) == len(levels) else None,
-        distortion=(max(level.distortion[0] for level in levels), max(level.distortion[1] for level in levels)),
+        distortion=(
+            _largest([level.distortion[0] for level in levels]),
+            _largest([level.distortion[1] for level in levels]),
+        ),
     )
+
+
+def _largest(costs: list[float | None]) -> float | None:
+    known = [cost for cost in costs if cost is not None]
+    return max(known) if len(known) == len(costs) else None
 
 
 def slope_range(activation: str, drive: float | None) -> tuple[float, float]:
@@ -102,7 +110,7 @@ def _level(
     if short is long:
         below = fastest(system)
         rate = None if below is None else below.rate
-        cost = math.inf if below is None else below.distortion
+        cost = None if below is None else below.distortion
     else:
         step = spans[1]
         field = sector_system((long.linear - _eye(long.linear)) / step, long.weight, long.gain / step, slopes)
@@ -132,27 +140,29 @@ def _independent(
     return LevelDecay(level.fastest, min(rate, 700.0), *_rest(level)), lives
 
 
-def _rest(level: LevelDecay) -> tuple[float | None, float | None, float | None, tuple[float, float]]:
+def _rest(level: LevelDecay) -> tuple[float | None, float | None, float | None, tuple[float | None, float | None]]:
     return level.entering, level.leaving, level.reach, level.distortion
 
 
 def _passing(
-    long: CertifiedMap, rate: float | None, cost: float, above: Side | None, drive: float | None
+    long: CertifiedMap, rate: float | None, cost: float | None, above: Side | None, drive: float | None
 ) -> LevelDecay:
     """Add what enters and leaves in the norm above, and how far states can be from 0."""
     if above is None:
-        return LevelDecay(rate, None, distortion=(cost, math.inf))
+        return LevelDecay(rate, None, distortion=(cost, None))
     gain, entering = _numbers(long.gain), _numbers(long.entering)
     read = np.eye(long.output_size, len(gain))
     slack = 1 + 1e-12
     if above.metric is not None:
         root = np.linalg.cholesky(above.metric).T
         gain, read = root @ gain, np.linalg.solve(root.T, read.T).T
-        slack = 1 + 16 * len(root) * float(np.finfo(np.float64).eps) * above.distortion**2
+        slack = 1 + 16 * len(root) * float(np.finfo(np.float64).eps) * (above.distortion or math.inf) ** 2
     largest = max(abs(slope) for slope in SLOPES[long.activation])
     push = largest * _norm(gain) * _norm(entering) * slack
     value = BOUNDED.get(long.activation, drive)
     reach = None
+    if not math.isfinite(slack):
+        return LevelDecay(rate, above.rate, distortion=(cost, None))
     if value is not None:
         width = gain.shape[1]
         kick = value * min(math.sqrt(width) * _norm(gain), float(np.linalg.norm(gain, axis=0).sum()))

@@ -18,7 +18,7 @@ from sostenuto.audits.stability.recurrence_trace import Recurrence, RecurrenceTr
 from sostenuto.audits.stability.state_samples import StateSamples, sample_states
 from sostenuto.checks import check_count
 from sostenuto.nn.base import Contract
-from sostenuto.nn.certificates import Certificate, discrete, refused
+from sostenuto.nn.certificates import Certificate, MemoryCertificate, discrete, refused
 from sostenuto.training.processes import environment
 
 KINDS = ("contraction", "lure", "discrete")
@@ -34,6 +34,12 @@ class CertifiedStability(AuditResult):
 
     judged: tuple[JudgedCertificate, ...]
     looked_at: int
+    memory: MemoryCertificate | None = None
+
+    @property
+    def remembers(self) -> bool:
+        """Say whether a memory of some steps is proved for every input."""
+        return self.memory is not None and self.memory.remembers_at_least > 0
 
     @property
     def certified(self) -> bool:
@@ -49,10 +55,15 @@ class CertifiedStability(AuditResult):
     def summary(self) -> str:
         """Say what is proved and what was seen."""
         said = described(self.judged, self.looked_at)
+        if self.memory is not None and self.memory.holds:
+            said = f"{self.memory.summary()} {said.replace('No certificate applies', 'Nothing more is proved', 1)}"
         return f"{said} A certificate is contradicted, please report it." if self.contradicted else said
 
     def plot(self, ax: Any) -> None:
-        """Draw the certified and the measured rate of each certificate."""
+        """Draw the certified and the measured rate of each certificate; where none holds, the proved memory."""
+        if self.memory is not None and self.remembers and not any(one.certificate.holds for one in self.judged):
+            _draw_memory(ax, self.memory)
+            return
         names = [f"{one.certificate.kind}, layer {one.layer + 1}" for one in self.judged]
         places = np.arange(len(names))
         proved = [one.certificate.rate or 0.0 if one.certificate.holds else 0.0 for one in self.judged]
@@ -114,7 +125,23 @@ def certified_stability(
         environment=environment(trace.device),
         judged=tuple(judged),
         looked_at=len(seen.before),
+        memory=still_copy(layer).memory_certificate() if isinstance(layer := trace.map.layer, Contract) else None,
     )
+
+
+def _draw_memory(ax: Any, memory: MemoryCertificate) -> None:
+    """Draw what is left of a difference at least, and at most where that is bounded, over five half-lives."""
+    horizon = min(5 * memory.remembers_at_least, 1e5)
+    lags = np.unique(np.linspace(0, max(horizon, 10.0), 200).round())
+    low, high = memory.curves(lags)
+    ax.plot(lags, 100 * low, label="proved: at least")
+    if np.isfinite(high).all() and high.max() <= 10:
+        ax.plot(lags, 100 * high, label="proved: at most")
+    ax.axhline(50, color="gray", linewidth=0.8)
+    ax.set_ylim(0, None)
+    ax.set_xlabel("steps, whatever is read")
+    ax.set_ylabel("left of what the state holds, %")
+    ax.legend()
 
 
 def _questions(trace: RecurrenceTrace, seen: StateSamples) -> list[tuple[int, Certificate, Tensor | None]]:
@@ -174,7 +201,9 @@ def _run(context: AuditContext) -> CertifiedStability:
 def _judge(result: CertifiedStability, limits: Mapping[str, float]) -> Judged:  # noqa: ARG001 (a proof has none)
     if result.contradicted:
         return Judged("bad", "Contradicted")
-    return Judged("good", "Proved stable") if result.certified else Judged("unknown", "Not proved")
+    if result.certified:
+        return Judged("good", "Proved stable")
+    return Judged("good", "Memory proved") if result.remembers else Judged("unknown", "Not proved")
 
 
 CHECK = Check(

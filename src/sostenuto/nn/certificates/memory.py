@@ -11,6 +11,8 @@ from sostenuto.checks import check_positive
 from sostenuto.results import Numbers, Record
 
 _LOWER_LN2, _UPPER_LN2 = math.nextafter(math.log(2), 0), math.nextafter(math.log(2), 1)
+EVER = 1e18
+"""Steps that stand for any number of them."""
 EXACT = "exact arithmetic: rounding of states adds differences of its own"
 
 
@@ -29,7 +31,7 @@ class LevelDecay(Record):
     entering: float | None = None
     leaving: float | None = None
     reach: float | None = None
-    distortion: tuple[float, float] = (math.inf, math.inf)
+    distortion: tuple[float | None, float | None] = (None, None)
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class MemoryCertificate(Record):
     """How long a layer provably remembers, and when it has provably forgotten, for every input.
 
     Δ is the difference of two states that read the same input, in ``norm``. At least half of it is left for
-    ``remembers_at_least`` steps (0: nothing is proved; infinite: for ever), at most half after ``forgets_at_most``
+    ``remembers_at_least`` steps (0: nothing is proved; 10¹⁸: for ever), at most half after ``forgets_at_most``
     (None: not proved, or false). With ``drive`` it is about inputs that keep activations' arguments that small.
     ``per_unit`` are the half-lives, at least, of the units of the lowest layer, each in its own norm: a layer remembers
     as long as its best units. ``layers`` are the half-lives of all layers, each for equal inputs to it. ``checked``
@@ -103,8 +105,9 @@ class MemoryCertificate(Record):
                 high = self._cascaded(steps)
         if not euclidean:
             return low, high
-        worst = max(level.distortion[1] for level in self.levels)
-        return low / first.distortion[0], high * (worst if len(self.levels) == 1 else math.inf)
+        below, above = first.distortion
+        low = np.zeros_like(low) if below is None else low / below
+        return low, np.full_like(high, np.inf) if above is None or len(self.levels) > 1 else high * above
 
     def window(
         self, epsilon: float, *, readout: float = 1.0, start: float | None = None, largest: int = 10_000_000
@@ -205,7 +208,16 @@ def remembering(
     if spans != (1.0, 1.0):
         said.append(f"time spans from {spans[0]:g} to {spans[1]:g}")
     found = MemoryCertificate(
-        layers[0], None, tuple(per_unit.tolist()), norm, tuple(said), checked, reason, layers, tuple(levels), spans
+        layers[0],
+        None,
+        tuple(np.minimum(per_unit, EVER).tolist()),
+        norm,
+        tuple(said),
+        checked,
+        reason,
+        layers,
+        tuple(levels),
+        spans,
     )
     return replace(found, forgets_at_most=_at_most(found))
 
@@ -224,7 +236,7 @@ def _at_least(rate: float | None) -> float:
     """Turn the fastest decay into steps that at least half survives, rounded down."""
     if rate is None:
         return 0.0
-    return math.inf if rate <= 0 else math.nextafter(_LOWER_LN2 / rate, 0)
+    return EVER if rate <= 0 else min(math.nextafter(_LOWER_LN2 / rate, 0), EVER)
 
 
 def _at_most(found: MemoryCertificate) -> float | None:
@@ -266,7 +278,7 @@ def _first_below(
 
 
 def _count(steps: float) -> str:
-    if math.isinf(steps):
+    if steps >= EVER:
         return "any number of steps"
     shown = f"{steps:.3g}" if steps < 10 or steps >= 1e6 else f"{math.floor(steps):,}".replace(",", " ")
     return f"{shown} steps"

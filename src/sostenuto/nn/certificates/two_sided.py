@@ -29,7 +29,7 @@ class Side:
     test: str
 
     @property
-    def distortion(self) -> float:
+    def distortion(self) -> float | None:
         """Bound √cond(P), what going to the Euclidean norm and back costs."""
         if self.metric is None:
             return 1.0
@@ -37,7 +37,7 @@ class Side:
         low, high = float(values[0]) * (1 - 1e-6), float(values[-1]) * (1 + 1e-6)
         none = np.zeros_like(self.metric)
         sure = low > 0 and is_negative(low * eye - self.metric, none) and is_negative(self.metric - high * eye, none)
-        return float(np.sqrt(high / low)) * (1 + 1e-9) if sure else np.inf
+        return float(np.sqrt(high / low)) * (1 + 1e-9) if sure else None
 
 
 def fastest(system: SectorSystem) -> Side | None:
