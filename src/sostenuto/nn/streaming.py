@@ -87,7 +87,8 @@ def short_step(layer: Any, input_t: Tensor, state: Any) -> tuple[Tensor, Any]:
     else:
         rows = (state,) if isinstance(state, Tensor) else state
         rows = tuple(part.unsqueeze(1) for part in rows) if single else rows
-    cache.running, ends = True, []
+    ends: list[tuple[Tensor, ...]] = []
+    cache.running = True
     try:
         for index in range(layer.num_layers):
             output, end = layer.run(index, False, below, tuple(part[index] for part in rows), None, None)
@@ -96,11 +97,11 @@ def short_step(layer: Any, input_t: Tensor, state: Any) -> tuple[Tensor, Any]:
     finally:
         cache.running = False
     columns = zip(*ends, strict=True)
-    after = [torch.stack(parts) if len(parts) > 1 else parts[0].unsqueeze(0) for parts in columns]
+    after = [next(iter(parts))[None] if layer.num_layers == 1 else torch.stack(parts) for parts in columns]
     if single:
         after = [part.squeeze(1) for part in after]
     output = below[-1].view(*input_t.shape[:-1], -1)
-    return output, after[0] if len(after) == 1 else tuple(after)
+    return output, tuple(after) if len(after) > 1 else next(iter(after))
 
 
 def _has_hooks(layer: nn.Module) -> bool:
