@@ -216,7 +216,8 @@ def _probe(model: nn.Module, X: Any, lengths: Any) -> tuple[Any, Any] | None:  #
     """Ask about a few sequences of the first one's length, and about all but their last step."""
     device, dtype = place_of(model)
     steps = len(X[0])
-    rows = [np.asarray(row, dtype=float) for row in X[: 4 * PROBED] if len(row) == steps][:PROBED]
+    plain = [row.detach().cpu().double() if isinstance(row, Tensor) else row for row in X[: 4 * PROBED]]
+    rows = [np.asarray(row, dtype=float) for row in plain if len(row) == steps][:PROBED]
     values = torch.as_tensor(np.stack(rows)).to(device, dtype)
     values = values[:, :, None] if values.ndim == 2 else values
     takes = "lengths" in inspect.signature(model.forward).parameters
