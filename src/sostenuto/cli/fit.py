@@ -248,7 +248,7 @@ def _show(fitted: _Fitted, choice: "Choice | None", limit: float, *, as_json: bo
 def _audited(folder: Path, data_dir: str | None, budget: str, *, progress: bool) -> "list[Section]":
     """Audit the run on its test part; its numbers go beside the page, its verdicts and figures onto it."""
     from sostenuto.audits.page import audit_sections, verdict_section
-    from sostenuto.cli.audit import audit_run
+    from sostenuto.audits.sources import audit_run
     from sostenuto.data.files.atomic import write_atomically
 
     found = audit_run(folder, "", data_dir, {"budget": budget, "progress": progress})
