@@ -48,7 +48,7 @@ def fit(
     model: Annotated[
         str,
         typer.Option(
-            help="auto chooses among oscillators, rntk and unicornn; or one by name: oscillators (random, fitted in "
+            help="auto chooses among oscillators, rntk and stack; or one by name: oscillators (random, fitted in "
             "seconds), rntk (a kernel machine), forecaster (for --task forecast, and its default), or a layer to "
             "train: unicornn, lipschitz, antisymmetric, residual, stable, cornn, exprnn, indrnn, sru, residual-gru, "
             "residual-lstm, lstm, gru, rnn. Left out: auto, or "

@@ -20,7 +20,7 @@ from sostenuto.training.data import divide, training_count
 from sostenuto.training.run import fit_parts
 from sostenuto.training.tune import cross_validate, folded_parts
 
-NETWORK = "unicornn"
+NETWORK = "stack"
 """The layer that stands for trained networks."""
 GRAMS = 150
 """Gram matrices that the search for the kernel's σ computes, about."""
