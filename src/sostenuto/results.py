@@ -3,11 +3,11 @@
 import json
 import math
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
+
+from sostenuto.choices import DataPart
 
 Numbers = tuple[float, ...]
-DataPart = Literal["train", "validation", "test"]
-"""The parts of a data set, by the names that results, pages and files give them."""
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,13 @@ import torch
 
 from sostenuto.checks import FileFormatError, InputError
 from sostenuto.data.dataset import Dataset, SequenceSet
+from sostenuto.data.parts import divide
 from sostenuto.data.tasks import forecast, generate
 from sostenuto.report.judgment import judge
 from sostenuto.results import FitResult
 from sostenuto.training import summary
 from sostenuto.training.checkpoint import CheckpointError
 from sostenuto.training.config import DataConfig, ModelConfig, RunConfig, TrainingConfig
-from sostenuto.training.data import divide
 from sostenuto.training.predict import predictions, raw_predictions
 from sostenuto.training.run import run
 from sostenuto.training.run_folder import (

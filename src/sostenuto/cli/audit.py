@@ -73,7 +73,8 @@ def audit_run(folder: Path, data: str, data_dir: str | None, options: dict[str, 
     Its training part is opened too, for the generalization gap.
     """
     from sostenuto.checks import InputError, require
-    from sostenuto.training.data import divide, open_dataset, open_for_prediction
+    from sostenuto.data.parts import divide
+    from sostenuto.data.source import open_dataset, open_for_prediction
     from sostenuto.training.run_folder import MODEL, load_model, open_folder
 
     folder, config = open_folder(folder)
@@ -170,8 +171,8 @@ def _of_module(name: str, data: str, data_dir: str | None, options: dict[str, An
 
     from sostenuto.checks import InputError, require
     from sostenuto.data.encoding import Encoding
+    from sostenuto.data.source import open_dataset
     from sostenuto.training.config import DataConfig
-    from sostenuto.training.data import open_dataset
 
     module, _, attribute = name.partition(":")
     try:

@@ -102,9 +102,9 @@ def fit(
     With no DATA the embedded sequential digits are used: real data, no download.
     """
     from sostenuto.checks import check_choice, require, shown
+    from sostenuto.data.source import open_dataset
     from sostenuto.estimators.choice import choose_model
     from sostenuto.training.config import RunConfig
-    from sostenuto.training.data import open_dataset
     from sostenuto.training.probes import PROBES
     from sostenuto.training.processes import main_decides
     from sostenuto.training.run import run
@@ -251,12 +251,13 @@ def _new_settings(
     ``start`` is what the file means where nothing else counts, ``written`` the keys that stand in it.
     """
     from sostenuto.checks import check_choice, require
+    from sostenuto.data.parts import training_count
+    from sostenuto.data.source import absolute, open_dataset
     from sostenuto.estimators.choice import can_choose
     from sostenuto.estimators.estimator_run import estimator_config
     from sostenuto.nn import LAYERS
     from sostenuto.training import recipes
     from sostenuto.training.config import ModelConfig, RunConfig, overlaid
-    from sostenuto.training.data import absolute, open_dataset, training_count
 
     base = start or RunConfig()
     data = absolute(overlaid(base.data, {"checksum": "", **said["data"]}))

@@ -16,7 +16,7 @@ FORECASTER = "forecaster"
 
 def is_plain_forecast(said: dict[str, dict[str, Any]], *, looks_inside: bool) -> bool:
     """Say whether a file's series are to be forecast, and nothing was said that only a trained network has."""
-    from sostenuto.training.data import is_file_source
+    from sostenuto.data.source import is_file_source
 
     data, model = said["data"], said["model"]
     network = looks_inside or {"window", "test"} & set(data) or set(said["training"]) - {"seed"}
@@ -35,10 +35,10 @@ def fit_forecaster(
 ) -> None:
     """Fit a `Forecaster` to the series of a file, and write its page."""
     from sostenuto.data.files.atomic import write_atomically
+    from sostenuto.data.source import absolute
     from sostenuto.estimators.forecast.run import forecaster_config, run_forecaster
     from sostenuto.report.contents.forecast import forecast_page
     from sostenuto.training.config import DataConfig, RunConfig, overlaid
-    from sostenuto.training.data import absolute
     from sostenuto.training.run_folder import create_folder, open_folder
 
     if resume is not None:

@@ -3,7 +3,7 @@
 import json
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -52,16 +52,16 @@ def gram(
 ) -> None:
     """Compute a Gram matrix tile by tile; the same call after a crash goes on where it was."""
     from sostenuto.checks import check_choice, require
+    from sostenuto.data.source import open_dataset
     from sostenuto.estimators.rntk.base import unit_norm as scaled
     from sostenuto.kernels.gram import connect
     from sostenuto.kernels.gram import gram as compute
     from sostenuto.training.config import DataConfig
-    from sostenuto.training.data import open_dataset
 
     check_choice("part", part, ("train", "test", "cross"))
     columns: dict[str, Any] = {"ignore": tuple(ignore or ()), "categorical": tuple(categorical or ())}
     named = {"target": target, "series": series, "time": time_column}
-    settings = DataConfig(source=data, task=task, layout=layout, **named, **columns)
+    settings = DataConfig(source=data, task=cast(Any, task), layout=cast(Any, layout), **named, **columns)
     dataset = open_dataset(settings, data_dir=data_dir)
     require(part == "train" or dataset.test is not None, "expected a test part", f"got none in {dataset.name}")
 

@@ -46,7 +46,7 @@ def predict(
     import torch
 
     from sostenuto.data.files.atomic import write_atomically
-    from sostenuto.training.data import open_for_prediction
+    from sostenuto.data.source import open_for_prediction
     from sostenuto.training.predict import predictions
     from sostenuto.training.run_folder import open_folder, predictions_csv
 

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -58,10 +58,11 @@ def tune(
 ) -> None:
     """Try the recipe and then settings at random, choose by cross-validation, write best.toml for fit --config."""
     from sostenuto.checks import check_choice
+    from sostenuto.data.parts import training_count
+    from sostenuto.data.source import open_dataset
     from sostenuto.nn import LAYERS
     from sostenuto.training import recipes
     from sostenuto.training.config import DataConfig
-    from sostenuto.training.data import open_dataset, training_count
     from sostenuto.training.tune import search
 
     check_choice("model", model, LAYERS)
@@ -69,7 +70,7 @@ def tune(
     said["missing"] = missing
     columns: dict[str, Any] = {"ignore": tuple(ignore or ()), "categorical": tuple(categorical or ())}
     given = {name: value for name, value in said.items() if value}
-    settings = DataConfig(layout=layout, timespans=timespans, **columns, **given)
+    settings = DataConfig(layout=cast(Any, layout), timespans=cast(Any, timespans), **columns, **given)
     dataset = open_dataset(settings, data_dir=data_dir, seed=seed)
     chosen = {
         "model": {"layer": model},

@@ -10,13 +10,13 @@ import numpy as np
 from sostenuto.checks import InputError, SostenutoError
 from sostenuto.data.dataset import Dataset
 from sostenuto.data.encoding import Encoding
+from sostenuto.data.parts import divide, training_count
 from sostenuto.data.targets import task_of
 from sostenuto.estimators.estimator_run import estimator_config, fit_estimator, new_estimator
 from sostenuto.kernels.recurrent_ntk import RecurrentNTK
 from sostenuto.results import Candidate
 from sostenuto.training import recipes
 from sostenuto.training.config import DataConfig, RunConfig, TrainingConfig
-from sostenuto.training.data import divide, training_count
 from sostenuto.training.run import fit_parts
 from sostenuto.training.tune import cross_validate, folded_parts
 
@@ -64,7 +64,7 @@ def choose_model(
     said: dict[str, dict[str, Any]] = {"data": {}, "options": {}, "training": {}, "model": {}}
     base = RunConfig(data=data, training=TrainingConfig(seed=seed))
     parts = divide(dataset, replace(data, validation=0.0), seed=seed)
-    encoding = Encoding.fit(parts.train, scaling=data.scaling, missing=data.missing)  # pyright: ignore[reportArgumentType]
+    encoding = Encoding.fit(parts.train, scaling=data.scaling, missing=data.missing)
     network = {"model": {"layer": NETWORK}, "training": {"seed": seed}}
     configs = {
         "oscillators": estimator_config("oscillators", base, data, said),

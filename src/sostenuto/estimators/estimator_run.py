@@ -13,6 +13,7 @@ from sostenuto.data.batch import SequenceBatch
 from sostenuto.data.dataset import Dataset, SequenceSet
 from sostenuto.data.encoding import Encoding
 from sostenuto.data.files.atomic import write_atomically
+from sostenuto.data.parts import Parts, divide
 from sostenuto.data.targets import task_of
 from sostenuto.estimators.oscillators.classifier import OscillatorClassifier
 from sostenuto.estimators.oscillators.ridge import OscillatorRegressor, OscillatorRidge, oscillator_summary
@@ -22,7 +23,6 @@ from sostenuto.estimators.rntk.summary import kernel_summary
 from sostenuto.estimators.stored import load_kernel_estimator, save_kernel_estimator
 from sostenuto.results import FitResult, KernelSummary, LearningCurve, OscillatorSummary
 from sostenuto.training.config import ModelConfig, RunConfig, TrainingConfig, overlaid
-from sostenuto.training.data import Parts, divide
 from sostenuto.training.objective import Objective
 from sostenuto.training.predict import predictions
 from sostenuto.training.processes import environment
@@ -66,7 +66,7 @@ def run_estimator(
     try:
         config = replace(config, data=replace(config.data, checksum=_checked(dataset, config)))
         parts = divide(dataset, config.data, seed=config.training.seed)
-        encoding = Encoding.fit(parts.train, scaling=config.data.scaling, missing=config.data.missing)  # pyright: ignore[reportArgumentType]
+        encoding = Encoding.fit(parts.train, scaling=config.data.scaling, missing=config.data.missing)
         estimator = new_estimator(encoding, config, verbose=progress)
         chosen = parts.held_out()[1]
         data = encoding.encode(chosen, dtype=torch.float64)

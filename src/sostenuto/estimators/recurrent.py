@@ -13,18 +13,19 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from sostenuto.checks import check_choice, require
+from sostenuto.choices import Layout, Missing, Task
 from sostenuto.data.batch import as_timespans
 from sostenuto.data.dataset import Dataset, SequenceSet
 from sostenuto.data.encoding import Encoding
+from sostenuto.data.parts import Parts, hold_out
 from sostenuto.estimators.inputs import joined_steps, read_sequences, read_step_targets, read_weights
 from sostenuto.estimators.settings import run_config
 from sostenuto.estimators.state import FITTED, load_estimator, pack, save_estimator, unpack
 from sostenuto.models.base import SequenceModel
 from sostenuto.training.config import RunConfig
-from sostenuto.training.data import Parts, hold_out
 from sostenuto.training.predict import raw_predictions
 from sostenuto.training.run import fit_parts
-from sostenuto.types import Layout, Missing, PathLike, Task
+from sostenuto.types import PathLike
 
 Estimator = TypeVar("Estimator", bound="RecurrentEstimator")
 

@@ -12,11 +12,12 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from sostenuto.checks import InputError, require
+from sostenuto.choices import Task
 from sostenuto.data.batch import SequenceBatch
 from sostenuto.data.encoding import Encoding
 from sostenuto.models.features import step_features, summary_features
 from sostenuto.models.ridge import Ridge
-from sostenuto.types import Lengths, Sequences, Task
+from sostenuto.types import Lengths, Sequences
 
 Prediction = Shaped[Tensor, "test ..."]
 

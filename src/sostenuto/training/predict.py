@@ -9,8 +9,9 @@ from torch import nn
 from tqdm import tqdm
 
 from sostenuto.data.batch import SequenceBatch
+from sostenuto.data.dataset import BatchTransform
 from sostenuto.data.encoding import Encoding
-from sostenuto.training.batches import BatchSource, BatchTransform
+from sostenuto.training.batches import BatchSource
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,10 +12,10 @@ from sostenuto.checks import InputError
 from sostenuto.data.dataset import Dataset
 from sostenuto.data.encoding import Encoding
 from sostenuto.data.files.atomic import write_atomically
+from sostenuto.data.parts import Parts, divide
 from sostenuto.models.base import SequenceModel
 from sostenuto.results import FitResult
 from sostenuto.training.config import RunConfig
-from sostenuto.training.data import Parts, divide
 from sostenuto.training.objective import Objective
 from sostenuto.training.predict import predictions, raw_predictions
 from sostenuto.training.probes import Probe
@@ -212,8 +212,8 @@ def _encoding(parts: Parts, config: RunConfig) -> Encoding:
     vocabulary = parts.whole.extras.get("vocabulary")
     return Encoding.fit(
         parts.train,
-        scaling=data.scaling,  # pyright: ignore[reportArgumentType]
-        missing=data.missing,  # pyright: ignore[reportArgumentType]
+        scaling=data.scaling,
+        missing=data.missing,
         vocabulary_size=0 if vocabulary is None else len(vocabulary),
     )
 

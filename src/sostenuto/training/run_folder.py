@@ -152,7 +152,7 @@ def rebuild(encoding: Encoding, config: ModelConfig, embedding: Tensor | None = 
     return build_model(
         encoding,
         config.layer,
-        readout=config.readout,  # pyright: ignore[reportArgumentType]
+        readout=config.readout,
         embedding_size=config.embedding_size,
         embedding_dropout=config.embedding_dropout,
         embedding=embedding,

@@ -11,6 +11,7 @@ from sostenuto.checks import require
 from sostenuto.data.batch import SequenceBatch
 from sostenuto.data.dataset import SequenceSet
 from sostenuto.data.encoding import Encoding
+from sostenuto.data.parts import Parts
 from sostenuto.data.targets import class_rows
 from sostenuto.models.baselines import baseline_predictions
 from sostenuto.results import (
@@ -22,7 +23,6 @@ from sostenuto.results import (
     LearningCurve,
     RegressionScores,
 )
-from sostenuto.training.data import Parts
 from sostenuto.training.objective import Objective
 from sostenuto.training.state import Progress
 

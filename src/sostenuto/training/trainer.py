@@ -17,10 +17,11 @@ from tqdm import tqdm
 
 from sostenuto.checks import InputError, SostenutoError, require
 from sostenuto.data.batch import SequenceBatch
+from sostenuto.data.dataset import BatchTransform
 from sostenuto.data.files.atomic import write_atomically
 from sostenuto.models.base import SequenceModel
 from sostenuto.training.adam import QuickAdam
-from sostenuto.training.batches import BatchSource, BatchTransform, subsample_steps
+from sostenuto.training.batches import BatchSource, subsample_steps
 from sostenuto.training.checkpoint import newest_checkpoint, write_checkpoint
 from sostenuto.training.config import TrainingConfig
 from sostenuto.training.objective import Objective

@@ -12,12 +12,12 @@ import numpy as np
 from sostenuto.checks import require
 from sostenuto.data.dataset import SequenceSet
 from sostenuto.data.files.atomic import write_atomically
+from sostenuto.data.source import read_file
 from sostenuto.estimators.forecast.forecaster import Forecaster
 from sostenuto.estimators.forecast.series import next_times, read_times
 from sostenuto.estimators.stored import load_kernel_estimator, save_kernel_estimator
 from sostenuto.results import BacktestResult, ForecastErrors
 from sostenuto.training.config import ModelConfig, RunConfig, TrainingConfig
-from sostenuto.training.data import read_file
 from sostenuto.training.run_folder import MODEL, discard_folder
 
 NAME = "forecaster"

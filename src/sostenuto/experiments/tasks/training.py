@@ -5,9 +5,9 @@ from typing import Any
 
 from sostenuto.checks import require
 from sostenuto.data.dataset import Dataset
+from sostenuto.data.parts import Parts, divide
 from sostenuto.experiments.workbench import Workbench
 from sostenuto.training.config import RunConfig
-from sostenuto.training.data import Parts, divide
 from sostenuto.training.predict import raw_predictions
 from sostenuto.training.probes import Probe
 from sostenuto.training.run import fit_parts
