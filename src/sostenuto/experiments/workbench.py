@@ -144,6 +144,10 @@ class Workbench:
         if self._limit is not None and time.perf_counter() - self._began > self._limit:
             raise StoppedError(f"stopped after {self._limit:g} s; run the same command again to go on.")
 
+    def seeds(self, count: int) -> range:
+        """Return the seeds of ``count`` repetitions: the run's own and those that follow it."""
+        return range(self.seed, self.seed + count)
+
     def seed_of(self, key: str) -> int:
         """Return a seed for ``key`` that follows from the run's seed alone."""
         return int.from_bytes(hashlib.sha256(f"{self.seed}/{key}".encode()).digest()[:4], "big")

@@ -10,24 +10,26 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from sostenuto.checks import InputError, check_choice, check_count, check_fraction, require, sentence
+from sostenuto.checks import (
+    InputError,
+    check_count,
+    check_fraction,
+    require,
+    sentence,
+)
 from sostenuto.nn.arguments import check_tensor, given_state
-from sostenuto.nn.certificates import Certificate, overridden, refused
+from sostenuto.nn.certified import Certified
 from sostenuto.nn.constrained import ConstrainedModule
 from sostenuto.nn.dropout import dropout_mask
 from sostenuto.nn.sequences import LayerInput, TimeMajor, Timespans, check_input
 
 LayerState = Tensor | tuple[Tensor, ...]
-CERTIFICATES = ("contraction", "lure", "discrete", "settling", "discrete settling")
-"""What `Contract.certificate` can be asked for."""
 
 
-class Contract:
+class Contract(Certified):
     """What every layer offers beyond torch's call: streaming by `step`, and a vector field where there is one."""
 
     state_names: ClassVar[tuple[str, ...]] = ("h",)
-    continuous: ClassVar[bool] = True
-    """Whether the recurrence is a step of a differential equation, so that ``timespans`` has a meaning."""
     input_size: int
     hidden_size: int
     batch_first: bool
@@ -73,46 +75,6 @@ class Contract:
         name = type(self).__name__.removeprefix("Parametrized")
         raise InputError(f"not applicable: {name} is a discrete map, not a step of a differential equation.")
 
-    @torch.no_grad()
-    def certificate(
-        self,
-        kind: str = "contraction",
-        *,
-        layer: int = 0,
-        reverse: bool = False,
-        spans: float | tuple[float, float] | None = None,
-    ) -> Certificate:
-        """Say whether one layer provably forgets its start, or which condition fails; see `nn.certificates`.
-
-        Args:
-            kind: ``contraction`` and ``lure`` for the differential equation, ``discrete`` for the map that is run;
-                ``settling`` and ``discrete settling`` ask less, of units without a linear part: rest under a constant
-                input.
-            layer: which one of a stack; each is judged as it reads the one below. Layers that forget one by one forget
-                together.
-            reverse: whether the second direction is meant.
-            spans: the time spans that a discrete kind has to cover: one, or the least and the largest. Without them the
-                certificate is about calls without ``timespans``, and says nothing of others.
-
-        Returns:
-            The certificate; a subclass that changes a method of the recurrence gets none.
-        """
-        check_choice("kind", kind, CERTIFICATES)
-        if spans is not None:
-            cure = "spans are steps of the map that is run; ask for 'discrete'"
-            require(kind.startswith("discrete"), f"expected no spans with {kind!r}", "got some", cure)
-            self.refuse_timespans(None if self.continuous else spans)
-        changed = overridden(cast(nn.Module, self))
-        if changed:
-            return refused(kind, "a recurrence as the library defines it", changed)
-        return self._certify(kind, layer, reverse, _span_range(spans))
-
-    def _certify(self, kind: str, layer: int, reverse: bool, spans: tuple[float, float]) -> Certificate:  # noqa: ARG002
-        name = type(self).__name__.removeprefix("Parametrized")
-        if not self.continuous and kind != "discrete":
-            return refused(kind, "a differential equation", f"{name} is a discrete map")
-        return refused(kind, "a linear part plus slopes, Ah + Bσ(Wh + z)", f"{name} has another form")
-
     def _weight_like(self) -> Tensor:
         return next(cast(nn.Module, self).parameters())
 
@@ -124,12 +86,6 @@ class Contract:
         check_tensor("input", input, like)
         check_input(input, self.input_size, self.batch_first)
         return given_state(state, hx, self.state_names, like)
-
-    def refuse_timespans(self, timespans: object) -> None:
-        """Refuse time spans where the recurrence is a discrete map."""
-        name = type(self).__name__.removeprefix("Parametrized")
-        cure = "use a continuous-time layer such as UnICORNN, LipschitzRNN or ResidualGRU for irregular sampling"
-        require(timespans is None, f"expected no timespans: {name} is a discrete map", "got some", cure)
 
 
 class LayerCall(NamedTuple):
@@ -360,14 +316,6 @@ def check_sizes(input_size: int, hidden_size: int, num_layers: int = 1) -> None:
     """Refuse sizes of a layer that are not whole numbers of at least 1."""
     for name, count in (("input_size", input_size), ("hidden_size", hidden_size), ("num_layers", num_layers)):
         check_count(name, count)
-
-
-def _span_range(spans: float | tuple[float, float] | None) -> tuple[float, float]:
-    both = (1.0, 1.0) if spans is None else spans if isinstance(spans, tuple) else (spans, spans)
-    low, high = float(both[0]), float(both[-1])
-    expected = "expected spans to be a finite number above 0, or the least and the largest"
-    require(len(both) == 2 and 0 < low <= high < math.inf, expected, f"got {spans}")
-    return low, high
 
 
 def weight_name(name: str, layer: int, reverse: bool) -> str:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from sostenuto.checks import InputError, check_positive
 from sostenuto.nn.base import LayerState, RecurrentLayer, uniform_by_width
+from sostenuto.nn.certified import GATED
 from sostenuto.ops.step_scan import step_scan
 
 
@@ -17,6 +18,7 @@ class _ResidualGated(RecurrentLayer):
     """Gates as in torch, read from one stacked product; a subclass gives the field of its state."""
 
     gates: ClassVar[int]
+    no_memory_proof = GATED
 
     def __init__(
         self,

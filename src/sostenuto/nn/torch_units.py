@@ -5,6 +5,7 @@ from typing import Any
 import torch
 
 from sostenuto.nn.base import Contract, check_sizes
+from sostenuto.nn.certified import GATED
 
 
 class _TorchUnit(Contract):
@@ -41,10 +42,13 @@ class LSTM(_TorchUnit, torch.nn.LSTM):  # pyright: ignore[reportIncompatibleMeth
     """
 
     state_names = ("h", "c")
+    no_memory_proof = GATED
 
 
 class GRU(_TorchUnit, torch.nn.GRU):  # pyright: ignore[reportIncompatibleMethodOverride]
     """`torch.nn.GRU` with `step` for streaming; constructor, weights and state h are torch's."""
+
+    no_memory_proof = GATED
 
 
 class RNN(_TorchUnit, torch.nn.RNN):  # pyright: ignore[reportIncompatibleMethodOverride]

@@ -15,9 +15,11 @@ from torch.nn.utils.rnn import PackedSequence
 from sostenuto.checks import InputError, check_choice, check_count, check_positive, require
 from sostenuto.constraints.at_least import AtLeast
 from sostenuto.nn.base import LayerCall, LayerState, RecurrentLayer, check_sizes, weight_name
+from sostenuto.nn.certificates import MemoryCertificate
 from sostenuto.nn.dropout import dropout_masks
 from sostenuto.nn.oscillator_energy import oscillator_energy
 from sostenuto.nn.oscillator_limit import warn_of_divergence
+from sostenuto.nn.oscillator_memory import oscillator_memory
 from sostenuto.nn.reconstruction import Reconstruction, drift_of
 from sostenuto.nn.sequences import LayerInput, Timespans, is_readable
 from sostenuto.ops.oscillator_scan import BACKENDS, oscillator_scan
@@ -311,6 +313,9 @@ class UnICORNN(RecurrentLayer):
             return Reconstruction((start[0], start[1]), drift, None)
         forms = tuple((sequences.write(one), sequences.write(other)) for one, other in zip(ys, zs, strict=True))
         return Reconstruction((start[0], start[1]), drift, forms)
+
+    def _certify_memory(self, spans: tuple[float, float], drive: float | None) -> MemoryCertificate:
+        return oscillator_memory(self, spans, drive)
 
     def extra_repr(self) -> str:
         """Show the oscillators' settings too."""

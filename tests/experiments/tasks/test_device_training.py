@@ -18,12 +18,11 @@ from sostenuto.experiments.tasks.device_training import (
     DeviceTraining,
     evaluate,
     scored_cell,
-    seeds_of,
     train_cell,
     trained_model,
 )
 from sostenuto.experiments.tasks.long_data import cut, pooled, rate_stand_in, wave_stand_in, word_stand_in
-from sostenuto.experiments.tasks.recipe import DeviceConfig, make_recipe
+from sostenuto.experiments.tasks.recipe import DeviceConfig, make_recipe, with_seed
 from sostenuto.experiments.tasks.variation import mixed, subsampled, varied, viewed, with_noise_after
 from sostenuto.experiments.workbench import StoppedError, Workbench
 from sostenuto.models.prediction import SequenceClassifier
@@ -46,7 +45,7 @@ SETTINGS = {
 
 @pytest.fixture
 def make_bench(write_toy, tmp_path):
-    experiment = Experiment.read(write_toy() / "009" / "toy")
+    experiment = Experiment.read(write_toy() / "toy2009" / "figure_1")
 
     def make(name: str) -> Workbench:
         settings = experiment.settings("quick")
@@ -283,7 +282,8 @@ class TestCells:
         assert scored_cell(later, "fit", digits, recipe) == scored_cell(whole, "fit", digits, recipe)
 
     def test_seeds_share_the_validation_part(self, digits):
-        one, other = (DeviceTraining(digits, recipe, "cpu") for recipe in seeds_of(make_recipe(SETTINGS), 2))
+        recipes = (with_seed(make_recipe(SETTINGS), seed) for seed in (0, 1))
+        one, other = (DeviceTraining(digits, recipe, "cpu") for recipe in recipes)
         assert torch.equal(one.validation.values, other.validation.values)
         weights = [training.step.model.head.weight for training in (one, other)]
         assert not torch.equal(*weights)

@@ -27,7 +27,7 @@ SETTINGS = {
 
 @pytest.fixture
 def bench(write_toy, tmp_path):
-    experiment = Experiment.read(write_toy() / "009" / "toy")
+    experiment = Experiment.read(write_toy() / "toy2009" / "figure_1")
     settings = experiment.settings("quick")
     return Workbench(experiment, settings, protocol="quick", folder=tmp_path / "out", progress=False, device="cpu")
 

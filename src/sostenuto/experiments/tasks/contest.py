@@ -9,8 +9,8 @@ from typing import Any
 
 from sostenuto.checks import require
 from sostenuto.data.dataset import Dataset
-from sostenuto.experiments.tasks.device_training import scored_cell, seeds_of, train_cell
-from sostenuto.experiments.tasks.recipe import Recipe, make_recipe
+from sostenuto.experiments.tasks.device_training import scored_cell, train_cell
+from sostenuto.experiments.tasks.recipe import Recipe, make_recipe, with_seed
 from sostenuto.experiments.workbench import Workbench
 from sostenuto.report.figures.plot import lines
 
@@ -19,11 +19,11 @@ SHARED, TRIED, LAYER = "all", "try", "option"
 
 @dataclass(frozen=True)
 class Trained:
-    """What became of one contestant: the chosen recipe; one record, one test score and one test loss a seed."""
+    """What became of one contestant: the recipe chosen; one cell, record, test score and test loss per seed."""
 
     name: str
     key: str
-    recipe: Recipe
+    cells: dict[str, Recipe]
     records: list[dict[str, Any]]
     scores: list[float]
     losses: list[float]
@@ -72,23 +72,20 @@ def compete(
     tried = {prefix: candidates(settings, prefix, part) for prefix in contestants}
     lead = f"{part}/" if part else ""
     where = dataset.name if part in dataset.name else f"{dataset.name}, {part}"
-    firsts = {f"{lead}{key}/seed=0": recipe for recipes in tried.values() for key, recipe in recipes.items()}
-    bench.ahead(partial(train_cell, bench, key, dataset, recipe) for key, recipe in firsts.items())
+    firsts = [_cells(bench, f"{lead}{key}", one, 1) for recipes in tried.values() for key, one in recipes.items()]
+    bench.ahead(partial(train_cell, bench, *cell) for cells in firsts for cell in _placed(cells, dataset))
     chosen = {
         prefix: _choice(bench, dataset, tried[prefix], f"{name}, {where}", lead) for prefix, name in contestants.items()
     }
     repeated = {
-        f"{lead}{key}/seed={seed}": recipe
-        for prefix, key in chosen.items()
-        for seed, recipe in enumerate(seeds_of(tried[prefix][key], settings["seeds"]))
+        prefix: _cells(bench, f"{lead}{key}", tried[prefix][key], settings["seeds"]) for prefix, key in chosen.items()
     }
-    bench.ahead(partial(train_cell, bench, key, dataset, recipe) for key, recipe in repeated.items())
+    bench.ahead(partial(train_cell, bench, *cell) for cells in repeated.values() for cell in _placed(cells, dataset))
     found, rows, curves = {}, [], {}
     for prefix, name in contestants.items():
-        key = chosen[prefix]
-        trained = _tested(bench, dataset, tried[prefix][key], name, key, settings["seeds"], lead)
+        trained = _tested(bench, dataset, repeated[prefix], name, chosen[prefix])
         found[prefix] = trained
-        for seed, (record, score) in enumerate(zip(trained.records, trained.scores, strict=True)):
+        for seed, record, score in zip(bench.seeds(settings["seeds"]), trained.records, trained.scores, strict=True):
             told = trained.key.removeprefix(prefix).strip("/") or "–"
             measured = [_percent(trained, value) for value in (record["validation"], score)]
             measured += [record["seconds"], record["steps_per_second"]]
@@ -110,7 +107,11 @@ def _is_under(key: str, lead: str) -> bool:
 
 def _choice(bench: Workbench, dataset: Dataset, recipes: Mapping[str, Recipe], name: str, lead: str) -> str:
     """Name the recipe that did best on the validation part; one that diverged before it was scored comes last."""
-    first = {key: train_cell(bench, f"{lead}{key}/seed=0", dataset, recipe) for key, recipe in recipes.items()}
+    first = {
+        key: train_cell(bench, *cell)
+        for key, recipe in recipes.items()
+        for cell in _placed(_cells(bench, f"{lead}{key}", recipe, 1), dataset)
+    }
     sign = 1 if _is_classification(dataset) else -1
     scores = {key: -math.inf if one["validation"] is None else sign * one["validation"] for key, one in first.items()}
     chosen = max(scores, key=scores.__getitem__)
@@ -120,15 +121,23 @@ def _choice(bench: Workbench, dataset: Dataset, recipes: Mapping[str, Recipe], n
     return chosen
 
 
-def _tested(bench: Workbench, dataset: Dataset, recipe: Recipe, name: str, key: str, seeds: int, lead: str) -> Trained:
-    repeated = {f"{lead}{key}/seed={seed}": one for seed, one in enumerate(seeds_of(recipe, seeds))}
-    records = [train_cell(bench, one, dataset, again) for one, again in repeated.items()]
-    diverged = [one for one, record in zip(repeated, records, strict=True) if record["diverged"]]
+def _cells(bench: Workbench, key: str, recipe: Recipe, seeds: int) -> dict[str, Recipe]:
+    """Name the trainings of a recipe, one per seed: other weights, order and dropout, the same validation part."""
+    return {f"{key}/seed={seed}": with_seed(recipe, seed) for seed in bench.seeds(seeds)}
+
+
+def _placed(cells: Mapping[str, Recipe], dataset: Dataset) -> list[tuple[str, Dataset, Recipe]]:
+    return [(key, dataset, recipe) for key, recipe in cells.items()]
+
+
+def _tested(bench: Workbench, dataset: Dataset, cells: dict[str, Recipe], name: str, key: str) -> Trained:
+    records = [train_cell(bench, *cell) for cell in _placed(cells, dataset)]
+    diverged = [one for one, record in zip(cells, records, strict=True) if record["diverged"]]
     if diverged:
         bench.note(f"{name}: the loss of {', '.join(diverged)} lost its way; the best weights until then were taken.")
-    tested = [scored_cell(bench, one, dataset, again) for one, again in repeated.items()]
+    tested = [scored_cell(bench, *cell) for cell in _placed(cells, dataset)]
     scores, losses = ([one[which] for one in tested] for which in ("score", "loss"))
-    return Trained(name, key, recipe, records, scores, losses, _is_classification(dataset))
+    return Trained(name, key, cells, records, scores, losses, _is_classification(dataset))
 
 
 def _is_classification(dataset: Dataset) -> bool:

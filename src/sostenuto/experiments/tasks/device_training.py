@@ -5,7 +5,7 @@ import json
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -313,16 +313,6 @@ def new_model(encoding: Encoding, recipe: Recipe, dataset: Dataset) -> SequenceM
         embedding=torch.as_tensor(vectors) if fits else None,
         **model.options,
     )
-
-
-def seeds_of(recipe: Recipe, count: int) -> list[Recipe]:
-    """Give the recipe with the seeds 0, 1, …: other weights, order and dropout, the same validation part.
-
-    >>> [one.run.training.seed for one in seeds_of(Recipe(), 2)]
-    [0, 1]
-    """
-    run = recipe.run
-    return [replace(recipe, run=replace(run, training=replace(run.training, seed=seed))) for seed in range(count)]
 
 
 def _embedded(model: SequenceModel) -> int:

@@ -41,7 +41,7 @@ def accuracies(
     trainings = {
         (key, seed): (f"{key}/seed={seed}", data, oscillator_recipe(settings, seed=seed, **changes))
         for key, (data, changes) in points.items()
-        for seed in range(bench.seed, bench.seed + settings["seeds"])
+        for seed in bench.seeds(settings["seeds"])
     }
     for data, _ in points.values():
         bench.checksums.setdefault(data.name, data.train.checksum())

@@ -102,6 +102,15 @@ class Recipe:
         return values
 
 
+def with_seed(recipe: Recipe, seed: int) -> Recipe:
+    """Return the recipe with another seed of weights, order and dropout.
+
+    >>> with_seed(Recipe(), 3).run.training.seed
+    3
+    """
+    return replace(recipe, run=replace(recipe.run, training=replace(recipe.run.training, seed=seed)))
+
+
 def make_recipe(settings: Mapping[str, Any]) -> Recipe:
     """Read a recipe from flat settings: names of `DataConfig`, `TrainingConfig` and `DeviceConfig`, else the layer's.
 

@@ -8,7 +8,7 @@ from typing import Any
 from sostenuto.data.dataset import Dataset
 from sostenuto.experiments.tasks.contest import candidates
 from sostenuto.experiments.tasks.device_training import Probe, scored_cell, train_cell
-from sostenuto.experiments.tasks.recipe import Recipe
+from sostenuto.experiments.tasks.recipe import Recipe, with_seed
 from sostenuto.experiments.workbench import Workbench
 from sostenuto.training.trainer import DivergedError
 
@@ -43,7 +43,8 @@ def sweep(
     """
     bench.checksums.setdefault(dataset.name, dataset.train.checksum())
     lead = f"{part}/" if part else ""
-    recipes = {f"{lead}{key}": recipe for key, recipe in candidates(settings, prefix, part).items()}
+    tried = candidates(settings, prefix, part)
+    recipes = {f"{lead}{key}": with_seed(recipe, bench.seed) for key, recipe in tried.items()}
     bench.ahead(partial(_trained, bench, key, dataset, recipe, probe) for key, recipe in recipes.items())
     return [_tested(bench, key, dataset, recipe, probe) for key, recipe in recipes.items()]
 

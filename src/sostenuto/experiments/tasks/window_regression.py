@@ -124,7 +124,7 @@ def sweep(settings: Settings, bench: Workbench, name: str, points: Sequence[floa
     for point in bench.progress(points, name):
         runs: list[dict[str, float]] = []
         for first in range(0, settings.runs, settings.block):
-            seeds = [bench.seed + run for run in range(first, min(first + settings.block, settings.runs))]
+            seeds = list(bench.seeds(settings.runs))[first : first + settings.block]
             measure = partial(ratios, settings, partial(draw, point), seeds)
             runs += bench.cell(f"{name}={point:g}/run={seeds[0]}-{seeds[-1]}", measure, depends=needed)
         rows.append(runs)

@@ -14,8 +14,8 @@ from sostenuto.data.dataset import Dataset
 from sostenuto.data.parts import divide
 from sostenuto.experiments.tasks.contest import candidates
 from sostenuto.experiments.tasks.device_part import DevicePart
-from sostenuto.experiments.tasks.device_training import DeviceTraining, evaluate, seeds_of
-from sostenuto.experiments.tasks.recipe import Recipe
+from sostenuto.experiments.tasks.device_training import DeviceTraining, evaluate
+from sostenuto.experiments.tasks.recipe import Recipe, with_seed
 from sostenuto.experiments.tasks.text_encoder import ATTENTION, text_encoder
 from sostenuto.experiments.workbench import Workbench
 from sostenuto.report.figures.plot import lines
@@ -42,12 +42,13 @@ def sentiment_models(
 ) -> dict[str, list[dict[str, Any]]]:
     """Train each of the models (prefixes of their settings) with ``seeds`` seeds: a list of `sentiment_cell` each."""
     asked = {"words": settings["words"], "horizon": settings["repetitions"]}
+    recipes = {prefix: candidates(settings, prefix)[prefix] for prefix in models}
     cells = {
         prefix: [
-            partial(sentiment_cell, bench, f"{prefix}/seed={seed}", dataset, recipe, **asked)
-            for seed, recipe in enumerate(seeds_of(candidates(settings, prefix)[prefix], settings["seeds"]))
+            partial(sentiment_cell, bench, f"{prefix}/seed={seed}", dataset, with_seed(recipe, seed), **asked)
+            for seed in bench.seeds(settings["seeds"])
         ]
-        for prefix in models
+        for prefix, recipe in recipes.items()
     }
     bench.ahead(cell for some in cells.values() for cell in some)
     return {prefix: [cell() for cell in some] for prefix, some in cells.items()}

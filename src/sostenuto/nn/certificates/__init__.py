@@ -2,7 +2,9 @@
 
 from sostenuto.nn.certificates.certificate import Certificate, fails, over_spans, refused
 from sostenuto.nn.certificates.maps import discrete
+from sostenuto.nn.certificates.memory import LevelDecay, MemoryCertificate, Window, not_provable, remembering
 from sostenuto.nn.certificates.norms import contraction
+from sostenuto.nn.certificates.oscillators import OscillatorGrowth, half_lives, oscillator_growth, weight_limit
 from sostenuto.nn.certificates.sector import lure
 from sostenuto.nn.certificates.settling import settling
 from sostenuto.nn.certificates.system import SLOPES
@@ -11,12 +13,21 @@ from sostenuto.nn.certificates.unchanged import overridden
 __all__ = [
     "SLOPES",
     "Certificate",
+    "LevelDecay",
+    "MemoryCertificate",
+    "OscillatorGrowth",
+    "Window",
     "contraction",
     "discrete",
     "fails",
+    "half_lives",
     "lure",
+    "not_provable",
+    "oscillator_growth",
     "over_spans",
     "overridden",
     "refused",
+    "remembering",
     "settling",
+    "weight_limit",
 ]

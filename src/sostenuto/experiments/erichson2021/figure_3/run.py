@@ -52,7 +52,8 @@ def run(settings: Settings, bench: Workbench) -> None:
 
 def asked(settings: Settings, bench: Workbench, dataset: Dataset, trained: Trained) -> dict[str, Any]:
     """Ask the first seed's model about test images under both kinds of noise."""
-    stored = trained_model(bench, f"{trained.key}/seed=0", dataset, trained.recipe)
+    key, recipe = next(iter(trained.cells.items()))
+    stored = trained_model(bench, key, dataset, recipe)
     assert dataset.test is not None
     test = stored.encoding.encode(dataset.test.take(np.arange(min(settings.asked, len(dataset.test)))))
     model, found = stored.model.to(bench.device), {}

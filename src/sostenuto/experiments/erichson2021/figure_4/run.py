@@ -58,7 +58,8 @@ def run(settings: Settings, bench: Workbench) -> None:
 
 def moved(settings: Settings, bench: Workbench, dataset: Dataset, trained: Trained) -> dict[str, Any]:
     """Measure the loss around the first seed's weights, on training images."""
-    stored = trained_model(bench, f"{trained.key}/seed=0", dataset, trained.recipe)
+    key, recipe = next(iter(trained.cells.items()))
+    stored = trained_model(bench, key, dataset, recipe)
     train = stored.encoding.encode(dataset.train.take(np.arange(settings.curved)))
     options = {"radius": settings.radius, "points": settings.points, "seed": bench.seed, "batch_size": 500}
     one = loss_surface(stored.model.to(bench.device), train.values, train.targets, **options)

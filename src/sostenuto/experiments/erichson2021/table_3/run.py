@@ -41,7 +41,8 @@ def run(settings: Settings, bench: Workbench) -> None:
 
 def audit(settings: Settings, bench: Workbench, dataset: Dataset, trained: Trained) -> dict[str, Any]:
     """Attack the first seed's model, and look at its curvature."""
-    stored = trained_model(bench, f"{trained.key}/seed=0", dataset, trained.recipe)
+    key, recipe = next(iter(trained.cells.items()))
+    stored = trained_model(bench, key, dataset, recipe)
     model = stored.model.to(bench.device)
     assert dataset.test is not None
     test = stored.encoding.encode(dataset.test.take(torch.arange(min(settings.attacked, len(dataset.test))).numpy()))

@@ -27,7 +27,7 @@ def run(settings: Settings, bench: Workbench) -> None:
             oscillator_recipe(settings, seed=seed),
             probe=hidden_norms,
         )
-        for seed in range(bench.seed, bench.seed + settings.seeds)
+        for seed in bench.seeds(settings.seeds)
     ]
     bench.ahead(cells)
     runs = [[[row[name] for row in cell()["history"]] for name in names] for cell in cells]

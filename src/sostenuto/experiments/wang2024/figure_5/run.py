@@ -23,7 +23,7 @@ def run(settings: Settings, bench: Workbench) -> None:
         slower.append(fmean(one[strange] > max(one[word] for word in simple) for one in until))
         evidence.append(f"{name}: " + "; ".join(", ".join(f"{word} {n}" for word, n in one.items()) for one in until))
         bench.number(f"{name}: test accuracy", [100 * one["test"] for one in found])
-        for seed, (one, count) in enumerate(zip(words, until, strict=True)):
+        for seed, one, count in zip(bench.seeds(len(words)), words, until, strict=True):
             rows += [(name, seed, word, was["kind"], was["rate"] or "–", count[word]) for word, was in one.items()]
         draw_words(bench, name, words[0])
     shares = ", ".join(

@@ -21,7 +21,7 @@ def run(settings: Settings, bench: Workbench) -> None:
         rises[prefix] = fmean(fluctuation(one[word]["memory"]) for one in words for word in settings.words)
         other[prefix] = fmean(one[word]["kind"] != "exponential" for one in words for word in settings.words)
         bench.number(f"{name}: test accuracy", [100 * one["test"] for one in found])
-        for seed, one in enumerate(words):
+        for seed, one in zip(bench.seeds(len(words)), words, strict=True):
             rows += [
                 (name, seed, word, was["kind"], left_at_the_end(was["memory"]), fluctuation(was["memory"]))
                 for word, was in one.items()

@@ -1,0 +1,258 @@
+"""What a memory certificate says: steps for which a layer provably remembers, steps after which it has forgotten."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float
+
+from sostenuto.checks import check_positive
+from sostenuto.results import Numbers, Record
+
+_LOWER_LN2, _UPPER_LN2 = math.nextafter(math.log(2), 0), math.nextafter(math.log(2), 1)
+EXACT = "exact arithmetic: rounding of states adds differences of its own"
+
+
+@dataclass(frozen=True)
+class LevelDecay(Record):
+    """One layer of a stack: its rates per step in its norm, and what passes through it.
+
+    e^{−slowest n} ≥ |Δ_n|/|Δ_0| ≥ e^{−fastest n} for equal inputs; None where nothing is proved. An input difference
+    of size 1 adds at most ``entering``, the output moves by at most ``leaving`` per unit of the norm, and a state
+    reached from 0 is at most ``reach`` large; None where no bound is known.
+    """
+
+    fastest: float | None
+    slowest: float | None
+    entering: float | None = None
+    leaving: float | None = None
+    reach: float | None = None
+
+
+@dataclass(frozen=True)
+class Window(Record):
+    """How many steps, and how much time where spans are given, an answer depends on to within ``epsilon``."""
+
+    epsilon: float
+    steps: int | None
+    seconds: float | None
+    reason: str = ""
+
+    def summary(self) -> str:
+        """Say it in a sentence."""
+        if self.steps is None:
+            return f"No window is proved: {self.reason}."
+        time = "" if self.seconds is None else f" ({self.seconds:.4g} in the unit of the time spans)"
+        return f"Input older than {self.steps} steps{time} changes no answer by more than {self.epsilon:g}."
+
+
+@dataclass(frozen=True)
+class MemoryCertificate(Record):
+    """How long a layer provably remembers, and when it has provably forgotten, for every input.
+
+    Δ is the difference of two states that read the same input, in ``norm``. At least half of it is left for
+    ``remembers_at_least`` steps (0: nothing is proved; infinite: for ever), at most half after ``forgets_at_most``
+    (None: not proved, or false). ``per_unit`` are the half-lives, at least, of the units of the lowest layer, each in
+    its own norm: a layer remembers as long as its best units. ``layers`` are the half-lives of all layers, each for
+    equal inputs to it. ``checked`` names the proof, ``conditions`` what it assumes, ``reason`` why a side is missing.
+
+    >>> from sostenuto.nn import UnICORNN
+    >>> certificate = UnICORNN(1, 8, step_size=0.1, stiffness=1.0).memory_certificate()
+    >>> certificate.remembers_at_least > 50, certificate.forgets_at_most is None
+    (True, True)
+    """
+
+    remembers_at_least: float
+    forgets_at_most: float | None
+    per_unit: Numbers
+    norm: str
+    conditions: tuple[str, ...]
+    checked: str
+    reason: str = ""
+    layers: Numbers = ()
+    levels: tuple[LevelDecay, ...] = ()
+    spans: tuple[float, float] = (1.0, 1.0)
+
+    @property
+    def holds(self) -> bool:
+        """Say whether anything is proved."""
+        return self.remembers_at_least > 0 or self.forgets_at_most is not None
+
+    def curves(
+        self, lags: Sequence[float] | Float[np.ndarray, " lag"]
+    ) -> tuple[Float[np.ndarray, " lag"], Float[np.ndarray, " lag"]]:
+        """Give the least and the largest share of a difference that is left after ``lags`` steps, in ``norm``.
+
+        The first is 0 and the second infinite where nothing is proved. Lags are whole numbers of steps.
+        """
+        steps = np.asarray(lags, dtype=np.float64)
+        lowest = self.levels[0] if self.levels else LevelDecay(None, None)
+        low = np.zeros_like(steps) if lowest.fastest is None else np.exp(-lowest.fastest * steps) * (1 - 1e-9)
+        if len(self.levels) > 1 or lowest.slowest is None:
+            return low, self._cascaded(steps)
+        with np.errstate(over="ignore"):
+            return low, np.exp(-lowest.slowest * steps) * (1 + 1e-9)
+
+    def window(
+        self, epsilon: float, *, readout: float = 1.0, start: float | None = None, largest: int = 10_000_000
+    ) -> Window:
+        """Give n such that what came before the last n steps moves an answer by at most ``epsilon``, for every input.
+
+        Two states reached by different pasts, or one reached and the zero state of a stream that starts anew, are at
+        most twice ``LevelDecay.reach`` apart; from there the levels' rates and gains bound the difference of the top
+        layer's output. The answer is a function of the last output with Lipschitz constant ``readout``. Seconds are n
+        times the longest of ``spans``: older input is at least n steps old.
+
+        Args:
+            epsilon: the change of the answer, above 0.
+            readout: Lipschitz constant of the answer as a function of the top layer's last output: ‖C‖₂ for scores,
+                √2/4·‖C‖₂ for each probability of a softmax.
+            start: bound on the difference of any two states of a layer in its norm, where it is known better.
+            largest: steps beyond which the search ends.
+        """
+        check_positive("epsilon", epsilon)
+        check_positive("readout", readout, zero=True)
+        if start is not None:
+            check_positive("start", start, zero=True)
+        reason = self._unknown(start)
+        if reason:
+            return Window(epsilon, None, None, reason)
+        first = np.array([2 * (level.reach or 0.0) if start is None else start for level in self.levels])
+        scale = readout * float(self.levels[-1].leaving or 0.0)
+        steps = _first_below(self._step_matrix(), first, epsilon / max(scale, 1e-300) * (1 - 1e-9), largest)
+        if steps is None:
+            return Window(epsilon, None, None, f"not within {largest} steps")
+        timed = self.spans != (1.0, 1.0)
+        return Window(epsilon, steps, steps * self.spans[1] if timed else None)
+
+    def summary(self) -> str:
+        """Say it in a sentence that needs no mathematics."""
+        if not self.holds:
+            return f"Nothing is proved of its memory: {self.reason}."
+        kept = _count(self.remembers_at_least)
+        said = "Whatever it reads, "
+        if self.remembers_at_least > 0:
+            said += f"at least half of what the state holds is still there after {kept}"
+        if self.forgets_at_most is not None:
+            joined = ", and " if self.remembers_at_least > 0 else ""
+            said += f"{joined}at most half of it after {_count(math.ceil(self.forgets_at_most))}"
+        return f"{said} (proved{'' if not self.reason else f'; {self.reason}'})."
+
+    def _unknown(self, start: float | None) -> str:
+        """Say what a window lacks."""
+        if not self.levels or any(level.slowest is None or level.slowest <= 0 for level in self.levels):
+            return self.reason or "no layer of it is proved to forget"
+        if start is None and any(level.reach is None for level in self.levels):
+            return "no bound on the states is known; pass start, or drive where the activation is unbounded"
+        if any(level.leaving is None for level in self.levels) or any(lev.entering is None for lev in self.levels[1:]):
+            return "what passes from layer to layer is not bounded"
+        return ""
+
+    def _step_matrix(self) -> Float[np.ndarray, "level level"]:
+        """Bound |Δ⁺| of all layers by this matrix times |Δ|: a layer's own rate, and what the one below passes on."""
+        count = len(self.levels)
+        found = np.zeros((count, count))
+        for place, level in enumerate(self.levels):
+            found[place, place] = math.exp(-float(level.slowest or 0.0)) * (1 + 1e-14)
+            if place:
+                # The layer below has moved when this one reads it.
+                push = float(level.entering or 0.0) * float(self.levels[place - 1].leaving or 0.0)
+                found[place] += push * found[place - 1]
+        return found
+
+    def _cascaded(self, steps: np.ndarray) -> np.ndarray:
+        if self._unknown(start=1.0):
+            return np.where(steps > 0, np.inf, 1.0)
+        matrix, ones = self._step_matrix(), np.ones(len(self.levels))
+        return np.array([float((np.linalg.matrix_power(matrix, int(n)) @ ones).max()) for n in steps.flat])
+
+
+def remembering(
+    levels: Sequence[LevelDecay],
+    per_unit: Float[np.ndarray, " unit"],
+    *,
+    norm: str,
+    checked: str,
+    conditions: Sequence[str] = (),
+    reason: str = "",
+    spans: tuple[float, float] = (1.0, 1.0),
+) -> MemoryCertificate:
+    """Make a certificate of the rates of all layers, the lowest first.
+
+    >>> found = remembering([LevelDecay(0.01, None)], np.array([69.3]), norm="N", checked="by hand")
+    >>> round(found.remembers_at_least, 1)
+    69.3
+    """
+    layers = tuple(_at_least(level.fastest) for level in levels)
+    said = [*conditions, EXACT]
+    if len(levels) > 1:
+        said.append("differences that begin in the lowest layer: upper layers do not act on it")
+    if spans != (1.0, 1.0):
+        said.append(f"time spans from {spans[0]:g} to {spans[1]:g}")
+    found = MemoryCertificate(
+        layers[0], None, tuple(per_unit.tolist()), norm, tuple(said), checked, reason, layers, tuple(levels), spans
+    )
+    return replace(found, forgets_at_most=_at_most(found))
+
+
+def not_provable(why: str, *, checked: str = "", layers: int = 1) -> MemoryCertificate:
+    """Say that no bound holds for every input, because of ``why``.
+
+    >>> not_provable("a gate can close").summary()
+    'Nothing is proved of its memory: not provable, because a gate can close.'
+    """
+    nothing = (LevelDecay(None, None),) * layers
+    return MemoryCertificate(0.0, None, (), "", (), checked, f"not provable, because {why}", (0.0,) * layers, nothing)
+
+
+def _at_least(rate: float | None) -> float:
+    """Turn the fastest decay into steps that at least half survives, rounded down."""
+    if rate is None:
+        return 0.0
+    return math.inf if rate <= 0 else math.nextafter(_LOWER_LN2 / rate, 0)
+
+
+def _at_most(found: MemoryCertificate) -> float | None:
+    """Turn the slowest decay into steps after which at most half is left, for all layers together."""
+    if len(found.levels) == 1:
+        rate = found.levels[0].slowest
+        return None if rate is None or rate <= 0 else math.nextafter(_UPPER_LN2 / rate, math.inf)
+    if found._unknown(start=1.0):
+        return None
+    steps = _first_below(found._step_matrix(), np.ones(len(found.levels)), 0.5, 10_000_000, every=True)
+    return None if steps is None else float(steps)
+
+
+def _first_below(
+    matrix: np.ndarray, start: np.ndarray, level: float, largest: int, *, every: bool = False
+) -> int | None:
+    """Find the least n from which (matrixᵏ·start) of the last layer (of every layer) is at most ``level``, by doubling.
+
+    What is left can rise before it falls, as lower layers pass theirs on. Once a further step makes it smaller in every
+    layer it does so for ever, since the matrix has no entries below 0; that is asked for too.
+    """
+
+    def small(n: int) -> bool:
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            left = np.linalg.matrix_power(matrix, n) @ start * (1 + 1e-12 * (n + 1))
+            size = float(left.max() if every else left[-1])
+            return size <= level and bool((matrix @ left <= left).all())
+
+    high = 1
+    while not small(high):
+        high *= 2
+        if high > largest:
+            return None
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if small(middle) else (middle, high)
+    return high
+
+
+def _count(steps: float) -> str:
+    if math.isinf(steps):
+        return "any number of steps"
+    shown = f"{steps:.3g}" if steps < 10 or steps >= 1e6 else f"{math.floor(steps):,}".replace(",", " ")
+    return f"{shown} steps"

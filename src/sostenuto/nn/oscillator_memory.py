@@ -1,0 +1,70 @@
+"""The memory certificate of a stack of oscillators."""
+
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sostenuto.nn.certificates import (
+    LevelDecay,
+    MemoryCertificate,
+    OscillatorGrowth,
+    half_lives,
+    oscillator_growth,
+    remembering,
+)
+from sostenuto.nn.certificates.interval import Interval
+
+NORM = (
+    "√ΣNᵢ, Nᵢ = q₀y² − h q₀ y z + z² of each unit, with q₀ the middle of its stiffnesses; q̄y² + z² where that says more"
+)
+
+
+@runtime_checkable
+class Oscillators(Protocol):
+    """What is asked of a layer."""
+
+    stiffness: float
+
+    def cells(self) -> list[tuple[int, bool]]:
+        """List layers and directions."""
+        ...
+
+    def weight(self, name: str, layer: int, reverse: bool) -> Tensor:
+        """Look a weight up."""
+        ...
+
+    def effective_step(self, layer: int = 0, *, reverse: bool = False) -> Tensor:
+        """Give h of each unit."""
+        ...
+
+
+def cell_growth(
+    layer: Oscillators, level: int, reverse: bool, spans: tuple[float, float] = (1.0, 1.0), drive: float | None = None
+) -> OscillatorGrowth:
+    """Bound one layer's differences in one direction, for every input: see `oscillator_growth`."""
+    step, weight = layer.effective_step(level, reverse=reverse).detach(), layer.weight("weight_hh", level, reverse)
+    size, known = step.double().cpu().numpy(), weight.detach().double().cpu().numpy()
+    # Kernels may round the logistic function otherwise than torch does, by some units in the last place.
+    off = 4 * torch.finfo(step.dtype).eps
+    return oscillator_growth(
+        Interval(size * (1 - off), size * (1 + off)), known, layer.stiffness, spans=spans, drive=drive
+    )
+
+
+def oscillator_memory(layer: Oscillators, spans: tuple[float, float], drive: float | None) -> MemoryCertificate:
+    """Certify a stack: an oscillator without damping provably remembers, and is not proved to forget."""
+    found: list[list[OscillatorGrowth]] = []
+    for level, reverse in layer.cells():
+        growth = cell_growth(layer, level, reverse, spans, drive)
+        found = [*found, [growth]] if level == len(found) else [*found[:-1], [*found[-1], growth]]
+    fastest = [float(max(growth.rate.max() for growth in level)) for level in found]
+    return remembering(
+        [LevelDecay(rate, -rate) for rate in fastest],
+        half_lives(np.concatenate([growth.rate for growth in found[0]])),
+        norm=NORM,
+        checked="a step is a rotation after a shear of size r ≤ h|w|/(2√(q₀(1 − h²q₀/4))): asinh(r/2) a step",
+        reason="an oscillator without damping is not proved to forget",
+        spans=spans,
+    )
