@@ -30,6 +30,18 @@ def open_dataset(config: DataConfig, *, data_dir: PathLike | None = None, seed: 
     return registry.load(source, data_dir)
 
 
+def with_checksum(config: DataConfig, train: SequenceSet) -> DataConfig:
+    """Note the checksum of the training data; where one is noted already, other data are refused."""
+    checksum = train.checksum()
+    require(
+        config.checksum in ("", checksum),
+        f"{config.source}: expected the data the run was started with (checksum {config.checksum})",
+        f"got others ({checksum})",
+        "bring the old file back or start a new run",
+    )
+    return replace(config, checksum=checksum)
+
+
 def is_file_source(source: str) -> bool:
     """Tell a file (it is there, or has a suffix a reader knows) from a data set; its name goes before a folder."""
     path = Path(source)

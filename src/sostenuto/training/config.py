@@ -3,11 +3,12 @@
 import tomllib
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from sostenuto.checks import (
     FileFormatError,
     InputError,
+    check_choice,
     check_count,
     check_fraction,
     check_positive,
@@ -268,6 +269,8 @@ def _coerced(hint: Any, value: Any, name: str) -> Any:
         if isinstance(value, (list, tuple)) and all(_is_kind(item, kind) for item in value):
             return tuple(value)
         raise InputError(f"expected {name} to be a list of {words}, got {value!r}.")
+    if get_origin(hint) is Literal:
+        check_choice(name.rpartition(".")[2], value, get_args(hint))
     kind: Any = hint if hint in _KINDS else str if get_origin(hint) is Literal else dict
     if not _is_kind(value, kind):
         raise InputError(f"expected {name} to be {_KINDS[kind]}, got {value!r}.")

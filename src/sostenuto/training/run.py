@@ -9,10 +9,11 @@ from typing import Any
 import torch
 
 from sostenuto.checks import InputError
-from sostenuto.data.dataset import Dataset
+from sostenuto.data.dataset import Dataset, SequenceSet
 from sostenuto.data.encoding import Encoding
 from sostenuto.data.files.atomic import write_atomically
 from sostenuto.data.parts import Parts, divide
+from sostenuto.data.source import with_checksum
 from sostenuto.models.base import SequenceModel
 from sostenuto.results import FitResult
 from sostenuto.training.config import RunConfig
@@ -24,7 +25,6 @@ from sostenuto.training.run_folder import (
     MODEL,
     StoredModel,
     count_parameters,
-    discard_folder,
     predictions_csv,
     rebuild,
     save_model,
@@ -52,6 +52,7 @@ def fit_parts(
     *,
     folder: Path | None = None,
     resume: bool = False,
+    retrain: bool = False,
     device: str = "auto",
     probes: dict[str, Probe] | None = None,
     encoding: Encoding | None = None,
@@ -62,9 +63,10 @@ def fit_parts(
 ) -> Fitted:
     """Encode, build and train; the weights are a function of config, data and (on CPU) nothing else.
 
-    ``encoding`` is that of the training part, learned here where it is not given. ``class_weights`` (one number a
-    class, in the encoding's order) replaces what ``config`` says of them. ``after_checkpoint`` is the trainer's. A
-    training that diverges raises `DivergedError`, or with ``keep_diverged`` leaves the weights from before it.
+    ``retrain`` lets a resumed run go on with other settings of the training; one that had diverged begins again from
+    its best weights. ``encoding`` is that of the training part, learned here where it is not given. ``class_weights``
+    (one number per class, in the encoding's order) replaces what ``config`` says of them. ``after_checkpoint`` is the
+    trainer's. A training that diverges raises `DivergedError`, or with ``keep_diverged`` leaves the weights from before.
     """
     encoding = encoding or _encoding(parts, config)
     train = encoding.encode(parts.train)
@@ -83,6 +85,7 @@ def fit_parts(
         validation,
         folder=folder,
         resume=resume,
+        retrain=retrain,
         device=device,
         probes=probes,
         batch_transform=parts.whole.batch_transform,
@@ -105,44 +108,39 @@ def run(
     folder: Path,
     *,
     resume: bool = False,
+    retrain: bool = False,
     device: str = "auto",
     probes: dict[str, Probe] | None = None,
     progress: bool = True,
 ) -> FitResult | None:
     """Train on ``dataset`` and leave a whole run in ``folder``; every process but the first returns None."""
-    try:
-        fitted, parts, config = _trained(
-            dataset, config, folder, resume=resume, device=device, probes=probes, progress=progress
-        )
-    except InputError:
-        if not resume:
-            discard_folder(folder)
-        raise
+    fitted, parts, config = _trained(
+        dataset,
+        config,
+        folder,
+        resume=resume,
+        retrain=retrain,
+        device=device,
+        probes=probes,
+        progress=progress,
+    )
     if not fitted.is_main_process:
         return None
     save_model(folder / MODEL, StoredModel(fitted.model, fitted.encoding, config.model))
-    result = evaluate(parts, fitted, config, folder)
-    write_atomically(folder / "result.json", result.to_json(indent=1))
-    return result
+    return evaluate(parts, fitted, config, folder)
 
 
 def _trained(
-    dataset: Dataset, config: RunConfig, folder: Path, *, resume: bool, device: str, **options: Any
+    dataset: Dataset, config: RunConfig, folder: Path, *, resume: bool, retrain: bool, device: str, **options: Any
 ) -> tuple[Fitted, Parts, RunConfig]:
-    checksum = dataset.train.checksum()
-    if config.data.checksum not in ("", checksum):
-        raise InputError(
-            f"{config.data.source}: expected the data the run was started with (checksum {config.data.checksum}), "
-            f"got others ({checksum}); bring the old file back or start a new run."
-        )
-    config = replace(config, data=replace(config.data, checksum=checksum))
+    config = replace(config, data=with_checksum(config.data, dataset.train))
     parts = divide(dataset, config.data, seed=config.training.seed)
     encoding = _encoding(parts, config)
     if parts.test is not None:
         # A test part that cannot be scored, for a class no one has seen, is refused before the training, not after.
         encoding.encode(parts.test)
     path = folder / "config.toml"
-    if resume and path.exists():
+    if resume and path.exists() and not retrain:
         _check_same(RunConfig.load(path), config, folder)
     elif make_accelerator(device).is_main_process:
         write_atomically(path, config.to_toml())
@@ -152,6 +150,7 @@ def _trained(
             config,
             folder=folder,
             resume=resume,
+            retrain=retrain,
             device=device,
             encoding=encoding,
             keep_diverged=True,
@@ -174,37 +173,61 @@ def _check_same(stored: RunConfig, given: RunConfig, folder: Path) -> None:
 
 
 def evaluate(parts: Parts, fitted: Fitted, config: RunConfig, folder: Path) -> FitResult:
-    """Score the model on the test part (or what there is instead), and the cheap methods beside it.
-
-    The cheap methods are fitted on all that the model saw, the validation part too where the test part scores. They see
-    the sequences as they are before a batch transform such as noise padding.
-    """
-    encoding, objective = fitted.encoding, fitted.objective
-    name, chosen = parts.held_out()
-    data = encoding.encode(chosen)
-    raw = raw_predictions(fitted.model, data, device=fitted.device, transform=parts.whole.batch_transform)
-    classification, regression = score(encoding, raw, data)
-    answers = predictions(encoding, raw, data.lengths)
-    write_atomically(folder / "predictions.csv", predictions_csv(encoding, answers, chosen))
-    value = classification.accuracy if classification else regression.rmse if regression else float("nan")
-    return FitResult(
-        run=folder.resolve().name,
-        model=config.model.layer,
+    """Score the model on the test part (or what there is instead), and the cheap methods beside it."""
+    encoding, (_, chosen) = fitted.encoding, parts.held_out()
+    transform = parts.whole.batch_transform
+    raw = raw_predictions(fitted.model, encoding.encode(chosen), device=fitted.device, transform=transform)
+    return write_result(
+        folder,
+        parts,
+        config,
+        (encoding, raw),
+        seen=parts.seen(),
         num_parameters=count_parameters(fitted.model),
-        metric=objective.metric,
-        score=value,
-        higher_is_better=objective.higher_is_better,
-        evaluated_on=name,
         seconds=round(fitted.progress.seconds, 3),
-        data=data_summary(parts, encoding, config.data.checksum),
-        curve=learning_curve(fitted.progress, objective.metric),
-        classification=classification,
-        regression=regression,
-        baselines=baseline_scores(encoding.encode(parts.seen()), data, encoding, objective),
+        curve=learning_curve(fitted.progress, fitted.objective.metric),
         diverged=fitted.progress.diverged,
         config=config.to_dict(),
         environment={**environment(fitted.device), "seed": str(config.training.seed)},
     )
+
+
+def write_result(
+    folder: Path,
+    parts: Parts,
+    settings: RunConfig,
+    answered: tuple[Encoding, torch.Tensor],
+    *,
+    seen: SequenceSet,
+    **known: Any,
+) -> FitResult:
+    """Score raw outputs for the held-out part and write ``predictions.csv`` and ``result.json``.
+
+    The cheap methods are fitted on what the model has ``seen``, the validation part too where the test part scores.
+    They see the sequences as they are before a batch transform such as noise padding. ``known`` are the other fields of
+    the result.
+    """
+    (encoding, raw), (name, chosen) = answered, parts.held_out()
+    data = encoding.encode(chosen)
+    classification, regression = score(encoding, raw, data)
+    said = predictions(encoding, raw, data.lengths)
+    write_atomically(folder / "predictions.csv", predictions_csv(encoding, said, chosen))
+    objective = Objective.of(encoding, settings.training, data)
+    result = FitResult(
+        run=folder.resolve().name,
+        model=settings.model.layer,
+        metric=objective.metric,
+        score=classification.accuracy if classification else regression.rmse if regression else float("nan"),
+        higher_is_better=objective.higher_is_better,
+        evaluated_on=name,
+        data=data_summary(parts, encoding, settings.data.checksum),
+        classification=classification,
+        regression=regression,
+        baselines=baseline_scores(encoding.encode(seen), data, encoding, objective),
+        **known,
+    )
+    write_atomically(folder / "result.json", result.to_json(indent=1))
+    return result
 
 
 def _encoding(parts: Parts, config: RunConfig) -> Encoding:

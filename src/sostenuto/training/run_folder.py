@@ -4,8 +4,12 @@ import contextlib
 import csv
 import hashlib
 import io
+import itertools
 import json
+import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,15 +33,19 @@ from sostenuto.version import __version__
 MODEL = "model.safetensors"
 FORMAT = "sostenuto-model-1"
 _HEADER = "sostenuto"
+_ASIDE, _CHECKPOINTS = ".replaced", "checkpoints"
 # The config goes last: without it a folder is no run, and half of one could neither be resumed nor replaced.
 _FILES = (
     MODEL,
+    _CHECKPOINTS,
     "metrics.jsonl",
     "predictions.csv",
     "report.html",
     "result.json",
     "kernel.json",
     "choice.json",
+    "split.json",
+    "audit.json",
     "config.toml",
 )
 
@@ -52,36 +60,104 @@ class StoredModel:
     notes: dict[str, str] = field(default_factory=dict)
 
 
-def create_folder(path: PathLike, *, overwrite: bool = False) -> Path:
-    """Make a folder for a new run; an earlier run in it is only replaced when asked, and nothing else is touched."""
+@contextmanager
+def run_folder(path: PathLike, *, overwrite: bool = False, resume: bool = False) -> Iterator[Path]:
+    """Hold a folder for the fit inside the block: no other process may, and nothing but the run in it is touched.
+
+    An earlier run is only replaced when asked. Its files wait in ``.replaced`` until the block ends well; when it ends
+    badly they come back, unless the new run has checkpoints to go on from.
+    """
     folder = Path(path)
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder}: expected a folder for the run, got a file; choose another --out.")
-    if folder.is_dir() and any(folder.iterdir()):
-        is_run = (folder / "config.toml").is_file()
-        if not (overwrite and is_run):
-            cure = "pass --overwrite to replace it or --resume to go on" if is_run else "choose another --out"
-            kind = "an earlier run" if is_run else "other files"
-            raise InputError(f"{folder}: expected a new or empty folder, got one with {kind}; {cure}.")
-        shutil.rmtree(folder / "checkpoints", ignore_errors=True)
-        for name in _FILES:
-            (folder / name).unlink(missing_ok=True)
+    _check_place(folder, overwrite=overwrite, resume=resume)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{folder}: expected a folder that can be made, got {error.strerror}.") from error
-    return folder
+    with _locked(folder):
+        _check_place(folder, overwrite=overwrite, resume=resume)
+        aside = folder / _ASIDE
+        if not resume:
+            _set_aside(folder, aside)
+        try:
+            yield folder
+        except BaseException as error:
+            goes_on = resume or (any((folder / _CHECKPOINTS).glob("*.json")) and not isinstance(error, InputError))
+            if not goes_on:
+                _put_back(folder, aside)
+            raise
+        shutil.rmtree(aside, ignore_errors=True)
 
 
-def discard_folder(path: PathLike) -> None:
-    """Take a run away that was refused before it began: its config, an empty log, and the folder if it is empty."""
-    folder = Path(path)
-    if (folder / "checkpoints").exists():
+def _check_place(folder: Path, *, overwrite: bool, resume: bool) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder}: expected a folder for the run, got a file; choose another --out.")
+    if resume or not folder.is_dir() or not any(folder.iterdir()):
         return
-    for name in ("metrics.jsonl", "config.toml"):
-        (folder / name).unlink(missing_ok=True)
+    is_run = (folder / "config.toml").is_file() or (folder / _ASIDE).is_dir()
+    if not (overwrite and is_run):
+        hint = "pass --overwrite to replace it or --resume to go on" if is_run else "choose another --out"
+        kind = "an earlier run" if is_run else "other files"
+        raise InputError(f"{folder}: expected a new or empty folder, got one with {kind}; {hint}.")
+
+
+def _set_aside(folder: Path, aside: Path) -> None:
+    """Move the run away, or drop it where it never stood: then what it was to replace is still aside."""
+    if aside.is_dir():
+        _remove(folder)
+    elif (folder / "config.toml").is_file():
+        aside.mkdir()
+        for name in _FILES:
+            if (folder / name).exists():
+                (folder / name).rename(aside / name)
+
+
+def _put_back(folder: Path, aside: Path) -> None:
+    _remove(folder)
+    if aside.is_dir():
+        for file in aside.iterdir():
+            file.rename(folder / file.name)
+        aside.rmdir()
     with contextlib.suppress(OSError):
         folder.rmdir()
+
+
+def _remove(folder: Path) -> None:
+    shutil.rmtree(folder / _CHECKPOINTS, ignore_errors=True)
+    for name in _FILES:
+        if name != _CHECKPOINTS:
+            (folder / name).unlink(missing_ok=True)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the folder itself, so that no lock file stays behind; where the system has no `fcntl` nobody is kept out."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(ModuleNotFoundError):
+            import fcntl
+
+            handle = os.open(folder, os.O_RDONLY)
+            stack.callback(os.close, handle)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise InputError(
+                    f"{folder}: expected a run that nobody works on, got one with another fit in it; "
+                    "wait for it or choose another --out."
+                ) from error
+        yield
+
+
+def new_folder(data: str, model: str) -> Path:
+    """Make a folder of its own for a run: runs/DATA-MODEL, then runs/DATA-MODEL-2 and so on."""
+    stem = "".join(c if c.isalnum() or c in "-_." else "-" for c in f"{data}-{model}")
+    for number in itertools.count(1):
+        folder = Path("runs") / (stem if number == 1 else f"{stem}-{number}")
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        return folder
+    raise AssertionError
 
 
 def open_folder(path: PathLike) -> tuple[Path, RunConfig]:
