@@ -27,7 +27,7 @@ class PlainKernels:
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """Find kernels before the hook that would put checks into them."""
-        kernels = name.startswith("sostenuto.") and name.endswith(".gpu")
+        kernels = name.startswith("sostenuto.ops.") and not {"gpu", "_gpu"}.isdisjoint(name.split("."))
         return PathFinder.find_spec(name, path, target) if kernels else None
 
 

@@ -103,6 +103,6 @@ def test_type_checks_leave_gpu_kernels_as_written() -> None:
     """Triton compiles the source of a function: a decorator around it would be compiled in its place."""
     pytest.importorskip("triton", reason="Triton has no wheel for this system")
     pytest.importorskip("beartype")
-    kernels, op = importlib.import_module("sostenuto.ops.tanh.gpu"), importlib.import_module("sostenuto.ops.backend")
+    kernels, op = importlib.import_module("sostenuto.ops._gpu.tanh"), importlib.import_module("sostenuto.ops.backend")
     assert type(kernels.__spec__.loader) is SourceFileLoader
     assert type(op.__spec__.loader) is not SourceFileLoader

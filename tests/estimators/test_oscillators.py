@@ -8,6 +8,7 @@ from sklearn.model_selection import cross_val_score
 
 import sostenuto as so
 from sostenuto.checks import InputError
+from sostenuto.ops.oscillator_bank import BankStream
 
 
 def waves(count=60, length=80, seed=0, classes=3):
@@ -89,6 +90,24 @@ def test_a_stream_gives_the_features_of_transform(irregular):
     np.testing.assert_allclose(stream.features(), features.transform(X[:1], **part)[0], atol=1e-6)
     np.testing.assert_allclose(judged.predict_proba(), classifier.predict_proba(X[:1], **part)[0], atol=1e-5)
     assert judged.predict() == classifier.predict(X[:1], **part)[0]
+
+
+def test_steps_of_a_stream_are_walked_through_together(monkeypatch):
+    X, _ = waves(20, length=200)
+    features = so.OscillatorFeatures(80, random_state=0).fit(X)
+    calls, push = [], BankStream.push
+    monkeypatch.setattr(BankStream, "push", lambda *given: calls.append(len(given[1])) or push(*given))
+    stream = features.stream()
+    for value in X[0]:
+        stream.push(value)
+    assert max(calls) == 64  # one call costs what ten steps of 1000 units cost
+    np.testing.assert_array_equal(stream.features(), features.transform(X[:1])[0])
+    assert sum(calls) == 200
+    for wrong in ([1.0, 2.0], np.nan):
+        with pytest.raises(InputError, match="expected 1 finite values"):
+            stream.push(wrong)
+    with pytest.raises(InputError, match="expected no timespan"):
+        stream.push(1.0, 2.0)
 
 
 def test_only_ratios_of_timespans_matter():

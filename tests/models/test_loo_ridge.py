@@ -90,3 +90,16 @@ def test_constant_features_do_no_harm_and_one_row_is_refused():
     np.testing.assert_allclose(ridge.predict(moved.float()), ridge.predict(wider.float()))
     with pytest.raises(InputError, match="expected at least 2 rows to fit a ridge, got 1"):
         LeaveOneOutRidge.fit(features[:1], targets[:1])
+
+
+def test_slack_takes_the_least_penalty_that_is_nearly_as_good():
+    features, targets, weight = problem(60, 10, seed=3)
+    exact, slack = (LeaveOneOutRidge.fit(features, targets, sample_weight=weight, slack=s) for s in (0.0, 0.1))
+    rows, weight = (features - exact.center) / exact.scale, weight / weight.mean()
+    errors = {
+        penalty: float((weight[:, None] * (left_out(rows, targets, weight, penalty) - targets).square()).sum())
+        for penalty in (10 * PENALTIES).tolist()
+    }
+    good = [penalty for penalty, error in errors.items() if error <= 1.1 * min(errors.values())]
+    assert slack.penalty == pytest.approx(min(good))
+    assert slack.penalty < exact.penalty

@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pack_sequence
 from sostenuto.nn import LAYERS
 
 OPTIONS = {"stable": {"form": "dissipative"}, "lipschitz": {"integrator": "imex"}}
-NAMES = ("lipschitz", "antisymmetric", "cornn", "residual", "stable", "exprnn", "indrnn", "sru")
+NAMES = ("damped", "lipschitz", "antisymmetric", "cornn", "residual", "stable", "exprnn", "indrnn", "sru")
 for name in NAMES:
     torch.compiler.reset()
     layer = LAYERS[name](2, 3, batch_first=True, **OPTIONS.get(name, {}))
@@ -33,7 +33,7 @@ import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 from sostenuto.nn import LAYERS
 
-for name in ("unicornn", "lipschitz", "cornn", "indrnn", "sru"):
+for name in ("damped", "unicornn", "lipschitz", "cornn", "indrnn", "sru"):
     torch.compiler.reset()
     layer, counter = LAYERS[name](2, 6), CompileCounterWithBackend("aot_eager")
     compiled = torch.compile(layer, fullgraph=True, dynamic=True, backend=counter)

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from sostenuto.ops import threads
+from sostenuto.ops._cpu import threads
 
 
 @pytest.fixture(params=["torch's threads", "a pool"])

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from sostenuto.ops.dense_scan import dense_scan
-from sostenuto.ops.dense_scan.autograd import dense_scan_backward_op, dense_scan_op
-from sostenuto.ops.diagonal_scan import diagonal_scan, gated_scan
-from sostenuto.ops.diagonal_scan.autograd import diagonal_scan_op
+from sostenuto.ops.dense import dense_scan
+from sostenuto.ops.dense.autograd import dense_scan_backward_op, dense_scan_op
+from sostenuto.ops.diagonal import diagonal_scan, gated_scan
+from sostenuto.ops.diagonal.autograd import diagonal_scan_op
 from tests.apart import run_apart
 
 T, B, H = 9, 3, 4
@@ -123,8 +123,8 @@ def test_threads_give_the_same_bits(threads):
 
 WHOLE = """
 import torch
-from sostenuto.ops.dense_scan import dense_scan
-from sostenuto.ops.diagonal_scan import diagonal_scan
+from sostenuto.ops.dense import dense_scan
+from sostenuto.ops.diagonal import diagonal_scan
 
 class Unit(torch.nn.Module):
     def __init__(self, op, weight, linear, gain):

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from sostenuto.ops.dense_scan import dense_scan
-from sostenuto.ops.dense_scan.reference import dense_scan_reference
+from sostenuto.ops.dense import dense_scan
+from sostenuto.ops.dense.reference import dense_scan_reference
 
 pytestmark = pytest.mark.gpu(interpreted=False)
 CASES = [

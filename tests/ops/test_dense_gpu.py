@@ -5,11 +5,11 @@
 import pytest
 import torch
 
-from sostenuto.ops.dense_scan.reference import dense_scan_reference
+from sostenuto.ops.dense.reference import dense_scan_reference
 from tests.laws.op_laws import GPU, close
 
 pytest.importorskip("triton", reason="Triton has no wheel for this system")
-from sostenuto.ops.dense_scan import gpu
+from sostenuto.ops.dense import gpu
 
 pytestmark = pytest.mark.gpu
 

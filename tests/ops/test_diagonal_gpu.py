@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from sostenuto.ops.activation import ACTIVATIONS
-from sostenuto.ops.diagonal_scan.reference import diagonal_scan_reference, gated_scan_reference
+from sostenuto.ops.diagonal.reference import diagonal_scan_reference, gated_scan_reference
 from tests.laws.op_laws import GPU
 
 pytest.importorskip("triton", reason="Triton has no wheel for this system")
-from sostenuto.ops.diagonal_scan import gpu
+from sostenuto.ops.diagonal import gpu
 
 pytestmark = pytest.mark.gpu
 

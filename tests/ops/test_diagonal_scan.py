@@ -6,7 +6,7 @@ import torch
 
 from sostenuto.checks import InputError
 from sostenuto.ops.activation import ACTIVATIONS, activate
-from sostenuto.ops.diagonal_scan import BACKENDS, diagonal_scan, gated_scan
+from sostenuto.ops.diagonal import BACKENDS, diagonal_scan, gated_scan
 from tests.laws.op_laws import LOOP, RecurrenceLaws, close, compare, differentiate
 
 

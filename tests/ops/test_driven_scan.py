@@ -4,9 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from sostenuto.ops import driven_scan as module
-from sostenuto.ops.dense_scan import dense_scan
-from sostenuto.ops.driven_scan import driven_scan
+from sostenuto.ops import dense as module
+from sostenuto.ops.dense import dense_scan, driven_scan
 
 FORMS = {
     "residual": (1, False, False),

@@ -18,7 +18,7 @@ FEW_STEPS = "gpu.py or -2]"
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the GPU itself runs these tests")
-@pytest.mark.parametrize("op", ["dense", "diagonal", "oscillator", "recurrent_ntk"])
+@pytest.mark.parametrize("op", ["damped", "dense", "diagonal", "oscillator", "recurrent_ntk"])
 def test_gpu_kernels_pass_their_tests_under_the_interpreter(op):
     pytest.importorskip("triton", reason="Triton has no wheel for this system")
     files = sorted(str(path) for path in Path(__file__).parent.glob(f"test_{op}_*.py"))

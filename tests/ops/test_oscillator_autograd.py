@@ -9,9 +9,9 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from sostenuto.nn import UnICORNN
-from sostenuto.ops.oscillator_scan import oscillator_scan
-from sostenuto.ops.oscillator_scan.autograd import oscillator_scan_backward_op, oscillator_scan_op
-from sostenuto.ops.threads import run_blocks
+from sostenuto.ops._cpu.threads import run_blocks
+from sostenuto.ops.oscillator import oscillator_scan
+from sostenuto.ops.oscillator.autograd import oscillator_scan_backward_op, oscillator_scan_op
 
 T, B, H = 9, 3, 4
 

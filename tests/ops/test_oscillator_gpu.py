@@ -9,16 +9,16 @@ import sys
 import pytest
 import torch
 
-from sostenuto.ops.oscillator_scan.marks import EVERY
-from sostenuto.ops.oscillator_scan.reference import oscillator_scan_reference
+from sostenuto.ops.oscillator.checkpoints import EVERY
+from sostenuto.ops.oscillator.reference import oscillator_scan_reference
 from tests.laws.op_laws import GPU
 
 pytest.importorskip("triton", reason="Triton has no wheel for this system")
 import triton
 import triton.language as tl
 
-from sostenuto.ops.oscillator_scan import gpu
-from sostenuto.ops.tanh.gpu import tanh, tanh_with_slope
+from sostenuto.ops._gpu.tanh import tanh, tanh_with_slope
+from sostenuto.ops.oscillator import gpu
 
 
 def check(T, B, H, spans, marked=False, dtype=torch.float32):
@@ -102,7 +102,7 @@ warnings.simplefilter("ignore")
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from sostenuto.ops.oscillator_scan import gpu
+from sostenuto.ops.oscillator import gpu
 
 names = ("x", "weight", "step", "alpha", "y0", "z0", "spans", "outputs", "last", "marks", "T", "B", "H")
 signature = {name: {"alpha": "fp32", "T": "i32", "B": "i32", "H": "i32"}.get(name, "*fp32") for name in names}

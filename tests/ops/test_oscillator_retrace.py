@@ -3,10 +3,9 @@
 import pytest
 import torch
 
-from sostenuto.ops.oscillator_stack import oscillator_stack
-from sostenuto.ops.oscillator_stack.autograd import stored_stack
-from sostenuto.ops.oscillator_stack.cell import Cell
-from sostenuto.ops.oscillator_tiles import takes_tiles
+from sostenuto.ops.oscillator import oscillator_stack, takes_tiles
+from sostenuto.ops.oscillator.cell import Cell
+from sostenuto.ops.oscillator.stack_autograd import stored_stack
 
 SHAPES = [(1, 256, 2, 3, 1), (70, 6, 3, 7, 3), (63, 6, 20, 16, 2), (40, 33, 9, 24, 3)]
 

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from sostenuto.nn import UnICORNN
-from sostenuto.ops.oscillator_stack.autograd import stored_stack
-from sostenuto.ops.oscillator_stack.cell import Cell
-from sostenuto.ops.oscillator_tiles import oscillator_tiles, takes_tiles
+from sostenuto.ops.oscillator import oscillator_tiles, takes_tiles
+from sostenuto.ops.oscillator.cell import Cell
+from sostenuto.ops.oscillator.stack_autograd import stored_stack
 from tests.apart import run_apart
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5}
@@ -308,7 +308,7 @@ torch.set_num_threads(2)
 layer = UnICORNN(3, 32, 2)
 for steps, batch in ((5, 3), (5, 1), (1, 1), (100, 8)):
     layer(torch.randn(steps, batch, 3))[0].sum().backward()
-assert "sostenuto.ops.oscillator_scan.cpu" not in sys.modules
+assert "sostenuto.ops.oscillator.cpu.scan" not in sys.modules
 """
 
 

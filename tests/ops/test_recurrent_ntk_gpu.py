@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from sostenuto.ops.recurrent_ntk import cpu
-from sostenuto.ops.recurrent_profile.cpu import profiles
+from sostenuto.ops.recurrent_ntk.cpu import kernel as cpu
+from sostenuto.ops.recurrent_ntk.cpu.profile import profiles
 from tests.laws.op_laws import GPU
 
 pytest.importorskip("triton", reason="Triton has no wheel for this system")

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from sostenuto.checks import InputError, MissingExtraError
-from sostenuto.ops.signature_kernel import (
+from sostenuto.ops.signature import (
     goursat,
     signature_kernel_diagonal,
     signature_kernel_levels,
     signature_kernel_slopes,
 )
-from sostenuto.ops.signature_kernel.goursat import goursat_diagonal, goursat_kernel, goursat_slopes, solver_order
-from sostenuto.ops.signature_levels.reference import signature_levels_reference
+from sostenuto.ops.signature.goursat import goursat_diagonal, goursat_kernel, goursat_slopes, solver_order
+from sostenuto.ops.signature.reference import signature_levels_reference
 
 
 def steps(*shape, seed=0, scale=0.5):

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from sostenuto.checks import InputError
-from sostenuto.ops.signature_levels import cpu, levels_backend, path_increments, signature_levels, signature_size
+from sostenuto.ops.signature import levels_backend, path_increments, signature_levels, signature_size
+from sostenuto.ops.signature.cpu import levels as cpu
 from tests.laws.op_laws import close, poisoned, transposed
 
 TIMES = (1, 2, 63, 257)
@@ -137,7 +138,7 @@ def test_no_path_and_no_step():
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")  # torch's own, on first use
 def test_operator_is_traced_and_differentiated():
-    from sostenuto.ops.signature_levels.autograd import signature_levels_op
+    from sostenuto.ops.signature.autograd import signature_levels_op
 
     increments = steps(2, 4, 2).requires_grad_()
     for prefixes in (False, True):

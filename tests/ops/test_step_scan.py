@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from sostenuto.ops.step_scan import step_scan
+from sostenuto.ops.step import step_scan
 from tests.laws.op_laws import ScanLaws
 
 SCALE = 0.7

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from sostenuto.ops.tanh.cpu import tanh, tanh_with_slope
+from sostenuto.ops._cpu.tanh import tanh, tanh_with_slope
 
 BOUNDS = {np.float32: (3e-7, 5e-7), np.float64: (1e-15, 1e-15)}
 WIDER = {np.float32: np.float64, np.float64: np.longdouble}

@@ -3,8 +3,8 @@ from collections import deque
 
 import pytest
 
-from sostenuto.ops import threads
-from sostenuto.ops.threads import run_blocks
+from sostenuto.ops._cpu import threads
+from sostenuto.ops._cpu.threads import run_blocks
 
 
 @pytest.mark.usefixtures("two_threads")

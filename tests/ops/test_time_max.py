@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from sostenuto.ops.time_max import time_max
+from sostenuto.ops.oscillator import time_max
 
 
 def by_steps(batch, steps, units, dtype=torch.float64):

@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 import sostenuto as so
 from sostenuto.checks import InputError, MissingExtraError
 from sostenuto.data.batch import SequenceBatch
-from sostenuto.ops import signature_levels as levels_op
+from sostenuto.ops import signature as levels_op
 from sostenuto.theory import signature
 
 EXACT = {"rtol": 1e-12, "atol": 1e-13}

@@ -12,9 +12,8 @@ from torch import Tensor
 from tqdm import tqdm
 
 from sostenuto.benchmarks._graphs import graph_milliseconds
-from sostenuto.ops.dense_scan import dense_scan
-from sostenuto.ops.dense_scan.reference import dense_scan_reference
-from sostenuto.ops.driven_scan import driven_scan
+from sostenuto.ops.dense import dense_scan, driven_scan
+from sostenuto.ops.dense.reference import dense_scan_reference
 
 TITLE = (
     "The dense scan in its layers against torch's RNN and LSTM, plain loops and products alone, forward plus backward"

@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from sostenuto.benchmarks._graphs import graph_milliseconds
 from sostenuto.nn import UnICORNN
-from sostenuto.ops.oscillator_scan import oscillator_scan
+from sostenuto.ops.oscillator import oscillator_scan
 
 TITLE = "UnICORNN's scan and layer against torch's LSTM and a copy of the same bytes, forward plus backward"
 CPU_SHAPES = ((1000, 128, 128), (784, 32, 128))

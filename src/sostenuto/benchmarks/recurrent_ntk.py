@@ -14,7 +14,7 @@ from tqdm import tqdm
 from sostenuto.kernels import RecurrentNTK
 from sostenuto.ops.backend import HAS_TRITON
 from sostenuto.ops.recurrent_ntk import Scales, recurrent_ntk
-from sostenuto.ops.recurrent_profile.cpu import profiles
+from sostenuto.ops.recurrent_ntk.cpu.profile import profiles
 
 TITLE = "the recurrent NTK of all pairs, compiled, against its recursion in vectorized NumPy"
 COUNT, STEPS = 500, 500

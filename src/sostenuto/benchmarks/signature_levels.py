@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from sostenuto.ops.signature_levels import HAS_PYSIGLIB, signature_levels
+from sostenuto.ops.signature import HAS_PYSIGLIB, signature_levels
 
 TITLE = "signatures of paths, forward and with the gradient: the reference, the compiled kernels and pysiglib"
 SHAPES = (

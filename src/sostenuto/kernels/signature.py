@@ -9,14 +9,15 @@ from torch import Tensor
 
 from sostenuto.checks import InputError, check_choice, check_count, require
 from sostenuto.kernels.base import Bounds, Diagonal, Hyperparameter, Matrix, SequenceKernel, Steps
-from sostenuto.ops.signature_kernel import (
+from sostenuto.ops.signature import (
+    path_increments,
     signature_kernel_diagonal,
     signature_kernel_levels,
     signature_kernel_slopes,
+    signature_size,
 )
-from sostenuto.ops.signature_kernel.features import feature_diagonal, feature_kernel, feature_slopes
-from sostenuto.ops.signature_kernel.goursat import goursat_diagonal, goursat_kernel, goursat_slopes
-from sostenuto.ops.signature_levels import path_increments, signature_size
+from sostenuto.ops.signature.features import feature_diagonal, feature_kernel, feature_slopes
+from sostenuto.ops.signature.goursat import goursat_diagonal, goursat_kernel, goursat_slopes
 
 EXPLICIT_SIZE = 2048
 """Up to this many numbers in a signature ``method="auto"`` forms them: products of vectors, not sums over segments."""

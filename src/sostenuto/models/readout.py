@@ -8,7 +8,7 @@ from torch import Tensor
 
 from sostenuto.checks import check_choice
 from sostenuto.choices import Readout
-from sostenuto.ops.time_max import time_max
+from sostenuto.ops.oscillator import time_max
 from sostenuto.types import Lengths
 
 

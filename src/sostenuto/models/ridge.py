@@ -187,13 +187,16 @@ class LeaveOneOutRidge:
         *,
         sample_weight: Float[Tensor, " n"] | None = None,
         judged: Bool[Tensor, " n"] | None = None,
+        slack: float = 0.0,
     ) -> "LeaveOneOutRidge":
         """Minimize ``Σᵢ wᵢ‖yᵢ − xᵢB − b‖² + λ‖B‖²`` over standardized features, b free, weights of mean 1.
 
         With the rows scaled by √w, centered, and K = XXᵀ = VSVᵀ, the residual of row i when it is left out is
         cᵢ / dᵢ, c = (K + λ)⁻¹y and d the diagonal of the inverse of the system that has the intercept in it, so that
-        one eigendecomposition serves every λ. The least sum of squares over the ``judged`` rows chooses; where none is
-        judged, λ is `FEW` per feature.
+        one eigendecomposition serves every λ. The least sum of squares over the ``judged`` rows chooses, or, with
+        ``slack``, the least λ whose sum exceeds it by no more than this share: a class of few rows is smaller still
+        without one of them, and squares ask for too strong a penalty then. Where no row is judged, λ is `FEW` per
+        feature.
 
         >>> x = torch.linspace(-1, 1, 50)[:, None]
         >>> fitted = LeaveOneOutRidge.fit(x, 3 * x + 2)
@@ -219,7 +222,7 @@ class LeaveOneOutRidge:
         values, vectors = torch.linalg.eigh(gram)
         solver = _Solver(values.clamp(min=0), vectors, response, root)
         wanted = torch.ones(count, dtype=torch.bool) if judged is None else judged
-        penalty = solver.choose(width * PENALTIES, wanted & present) if bool(wanted.any()) else width * FEW
+        penalty = solver.choose(width * PENALTIES, wanted & present, slack) if bool(wanted.any()) else width * FEW
         dual, residual = solver.solve(penalty)
         weights = rows.T @ (dual * root[:, None]).to(rows.dtype)
         # A row of weight 0 is left out already.
@@ -258,9 +261,8 @@ class _Solver:
         residual = dual / diagonal.clamp(min=1e-12 / float(penalty))[:, None] / self.root.clamp(min=tiny)[:, None]
         return dual, residual
 
-    def choose(self, penalties: Tensor, judged: Tensor) -> float:
-        """Give the penalty of the least squared error of judged rows left out, weighted."""
-        errors = [
-            float(((self.solve(penalty)[1] * self.root[:, None])[judged]).square().sum()) for penalty in penalties
-        ]
-        return float(penalties[min(range(len(errors)), key=errors.__getitem__)])
+    def choose(self, penalties: Tensor, judged: Tensor, slack: float) -> float:
+        """Give the least penalty whose weighted squared error of judged rows left out is at most ``slack`` too much."""
+        errors = [((self.solve(penalty)[1] * self.root[:, None])[judged]).square().sum() for penalty in penalties]
+        sums = torch.stack(errors)
+        return float(penalties[sums <= (1 + slack) * sums.min()][0])

@@ -3,6 +3,7 @@
 from sostenuto.nn.antisymmetric_rnn import AntisymmetricRNN
 from sostenuto.nn.base import RecurrentLayer
 from sostenuto.nn.cornn import CoRNN
+from sostenuto.nn.damped_oscillators import DampedOscillators
 from sostenuto.nn.exprnn import ExpRNN
 from sostenuto.nn.indrnn import IndRNN
 from sostenuto.nn.lipschitz_rnn import LipschitzRNN
@@ -14,6 +15,7 @@ from sostenuto.nn.torch_units import GRU, LSTM, RNN
 from sostenuto.nn.unicornn import UnICORNN
 
 LAYERS = {
+    "damped": DampedOscillators,
     "unicornn": UnICORNN,
     "lipschitz": LipschitzRNN,
     "antisymmetric": AntisymmetricRNN,
@@ -39,6 +41,7 @@ __all__ = [
     "SRU",
     "AntisymmetricRNN",
     "CoRNN",
+    "DampedOscillators",
     "ExpRNN",
     "IndRNN",
     "LipschitzRNN",

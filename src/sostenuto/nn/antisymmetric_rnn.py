@@ -8,7 +8,7 @@ from sostenuto.checks import check_choice, check_positive
 from sostenuto.constraints.skew import Skew
 from sostenuto.nn.dense import DenseLayer, DenseMap, Rate, Sector
 from sostenuto.nn.fused import check_backend
-from sostenuto.ops.dense_scan import PRECISIONS
+from sostenuto.ops.dense import PRECISIONS
 
 
 class AntisymmetricRNN(DenseLayer):

@@ -9,8 +9,8 @@ from torch import Tensor
 from sostenuto.checks import check_choice, check_positive
 from sostenuto.nn.dense import DenseLayer, DenseMap, Rate, Sector
 from sostenuto.nn.fused import check_backend
-from sostenuto.ops.dense_scan import PRECISIONS
-from sostenuto.ops.step_scan import Step
+from sostenuto.ops.dense import PRECISIONS
+from sostenuto.ops.step import Step
 
 DAMPINGS = ("implicit", "explicit")
 

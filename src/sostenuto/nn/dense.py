@@ -14,8 +14,8 @@ from sostenuto.nn import certificates
 from sostenuto.nn.certificates import Certificate, refused
 from sostenuto.nn.fused import FusedLayer
 from sostenuto.nn.integrators import EXPLICIT
-from sostenuto.ops.driven_scan import driven_scan
-from sostenuto.ops.step_scan import Step
+from sostenuto.ops.dense import driven_scan
+from sostenuto.ops.step import Step
 
 Rate = Callable[[Float[Tensor, "*batch G"], Float[Tensor, "*batch S"]], Float[Tensor, "*batch S"]]
 ACTIVATIONS = ("tanh", "relu", "hardtanh", "logistic", "identity")
@@ -47,7 +47,7 @@ class Sector(NamedTuple):
 
 
 class DenseLayer(FusedLayer):
-    """A recurrence on `ops.dense_scan`. A subclass gives `discrete_map`, `rate` and, for certificates, `sector`."""
+    """A recurrence on `ops.dense`. A subclass gives `discrete_map`, `rate` and, for certificates, `sector`."""
 
     activation: str = "tanh"
     integrator: str = "euler"

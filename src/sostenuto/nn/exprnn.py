@@ -12,7 +12,7 @@ from sostenuto.nn.base import Contract
 from sostenuto.nn.certificates import Certificate, refused
 from sostenuto.nn.dense import DenseLayer, DenseMap
 from sostenuto.nn.fused import check_backend
-from sostenuto.ops.dense_scan import PRECISIONS
+from sostenuto.ops.dense import PRECISIONS
 
 INITIALIZATIONS = ("cayley", "henaff")
 

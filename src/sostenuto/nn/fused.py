@@ -12,7 +12,7 @@ from sostenuto.checks import check_choice, require
 from sostenuto.nn.base import RecurrentLayer
 from sostenuto.nn.padding import run_ragged
 from sostenuto.ops.backend import BACKENDS
-from sostenuto.ops.step_scan import Step, step_scan
+from sostenuto.ops.step import Step, step_scan
 
 
 class FusedLayer(RecurrentLayer):

@@ -11,7 +11,7 @@ from sostenuto.nn.base import weight_name
 from sostenuto.nn.certificates import Certificate
 from sostenuto.nn.dense import ACTIVATIONS
 from sostenuto.nn.fused import FusedLayer, check_backend
-from sostenuto.ops.diagonal_scan import diagonal_scan
+from sostenuto.ops.diagonal import diagonal_scan
 
 STACKINGS = ("plain", "residual", "dense")
 

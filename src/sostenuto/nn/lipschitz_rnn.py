@@ -13,8 +13,8 @@ from sostenuto.constraints.symmetric_skew import SymmetricSkew
 from sostenuto.nn.dense import DenseLayer, DenseMap, Rate, Sector
 from sostenuto.nn.fused import check_backend
 from sostenuto.nn.integrators import INTEGRATORS, imex
-from sostenuto.ops.dense_scan import PRECISIONS
-from sostenuto.ops.step_scan import Step
+from sostenuto.ops.dense import PRECISIONS
+from sostenuto.ops.step import Step
 
 PerMatrix = float | Sequence[float]
 

@@ -9,7 +9,7 @@ from sostenuto.nn.base import LayerState, uniform_by_width
 from sostenuto.nn.dense import ACTIVATIONS, DenseLayer, DenseMap, Rate
 from sostenuto.nn.fused import check_backend
 from sostenuto.ops.activation import activate
-from sostenuto.ops.dense_scan import PRECISIONS
+from sostenuto.ops.dense import PRECISIONS
 
 
 class ResidualRNN(DenseLayer):

@@ -11,7 +11,7 @@ from torch import Tensor
 from sostenuto.checks import InputError, check_positive
 from sostenuto.nn.base import LayerState, RecurrentLayer, uniform_by_width
 from sostenuto.nn.certified import GATED
-from sostenuto.ops.step_scan import step_scan
+from sostenuto.ops.step import step_scan
 
 
 class _ResidualGated(RecurrentLayer):

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from sostenuto.nn.fused import FusedLayer, check_backend
-from sostenuto.ops.diagonal_scan import gated_scan
+from sostenuto.ops.diagonal import gated_scan
 
 
 class SRU(FusedLayer):

@@ -9,9 +9,9 @@ from sostenuto.constraints.stable import FORMS, REPARAMETRIZATIONS, Stable
 from sostenuto.nn.dense import ACTIVATIONS, DenseLayer, DenseMap, Rate, Sector
 from sostenuto.nn.fused import check_backend
 from sostenuto.ops.activation import activate
-from sostenuto.ops.dense_scan import PRECISIONS
-from sostenuto.ops.diagonal_scan import diagonal_scan
-from sostenuto.ops.step_scan import Step
+from sostenuto.ops.dense import PRECISIONS
+from sostenuto.ops.diagonal import diagonal_scan
+from sostenuto.ops.step import Step
 
 
 class StableRNN(DenseLayer):

@@ -22,11 +22,18 @@ from sostenuto.nn.oscillator_limit import warn_of_divergence
 from sostenuto.nn.oscillator_memory import oscillator_memory
 from sostenuto.nn.reconstruction import Reconstruction, drift_of
 from sostenuto.nn.sequences import LayerInput, Timespans, is_readable
-from sostenuto.ops.oscillator_scan import BACKENDS, oscillator_scan
-from sostenuto.ops.oscillator_stack import Cell, Drift, oscillator_stack, oscillator_stack_inverse
-from sostenuto.ops.oscillator_stack.cell import with_masks
-from sostenuto.ops.oscillator_tiles import oscillator_tiles, takes_tiles
-from sostenuto.ops.time_max import time_max
+from sostenuto.ops.oscillator import (
+    BACKENDS,
+    Cell,
+    Drift,
+    oscillator_scan,
+    oscillator_stack,
+    oscillator_stack_inverse,
+    oscillator_tiles,
+    takes_tiles,
+    time_max,
+)
+from sostenuto.ops.oscillator.cell import with_masks
 
 
 class UnICORNN(RecurrentLayer):

@@ -151,3 +151,14 @@ def one_by_one(
         )
     results = tuple(None if parts[0] is None else torch.stack(parts) for parts in zip(*runs, strict=True))
     return results, tuple(None if result is None else 0 for result in results)
+
+
+def recorded_gradients(
+    results: Sequence[Tensor], inputs: Sequence[Tensor | None], arriving: Sequence[Tensor | None]
+) -> list[Tensor | None]:
+    """Differentiate results, keeping the graph, so that the gradient can be differentiated again."""
+    used = [(result, d) for result, d in zip(results, arriving, strict=True) if d is not None]
+    wanted = [tensor for tensor in inputs if tensor is not None and tensor.requires_grad]
+    roots, weights = zip(*used, strict=True)
+    found = iter(torch.autograd.grad(roots, wanted, weights, create_graph=True, allow_unused=True))
+    return [next(found) if tensor is not None and tensor.requires_grad else None for tensor in inputs]

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from sostenuto.checks import InputError, check_fraction
 from sostenuto.data.batch import SequenceBatch
-from sostenuto.ops.signature_levels import path_increments
+from sostenuto.ops.signature import path_increments
 from sostenuto.results import Record
 from sostenuto.theory.signature import Paths, as_points
 

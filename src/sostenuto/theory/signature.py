@@ -12,7 +12,7 @@ from torch import Tensor
 
 from sostenuto.checks import InputError, check_choice, check_count, check_fraction, require
 from sostenuto.data.batch import SequenceBatch
-from sostenuto.ops.signature_levels import levels_backend, path_increments, signature_levels
+from sostenuto.ops.signature import levels_backend, path_increments, signature_levels
 from sostenuto.types import Lengths, Sequences
 
 NORMALIZATIONS = ("factorial", "none")
@@ -91,7 +91,7 @@ def signature(
         total_variation: L in [0, 1); append the time channel (1 − L)/2 · t of fermanian2021, proposition 2, last. None:
             no time. `scale_paths` brings data to a total variation of at most L.
         backend: ``"reference"``, ``"cpu"`` (compiled), ``"pysiglib"``, or ``"auto"``: see
-            `sostenuto.ops.signature_levels.levels_backend`. The answer records what was used.
+            `sostenuto.ops.signature.levels_backend`. The answer records what was used.
 
     >>> line = torch.tensor([[5.0, 5.0], [6.0, 7.0]], dtype=torch.float64)
     >>> found = signature(line, 3)

@@ -66,7 +66,7 @@ def fit_parts(
     ``retrain`` lets a resumed run go on with other settings of the training; one that had diverged begins again from
     its best weights. ``encoding`` is that of the training part, learned here where it is not given. ``class_weights``
     (one number per class, in the encoding's order) replaces what ``config`` says of them. ``after_checkpoint`` is the
-    trainer's. A training that diverges raises `DivergedError`, or with ``keep_diverged`` leaves the weights from before.
+    trainer's. A training that diverges raises `DivergedError`, or with ``keep_diverged`` leaves earlier weights.
     """
     encoding = encoding or _encoding(parts, config)
     train = encoding.encode(parts.train)

@@ -1,5 +1,6 @@
 """`OscillatorFeatures`: states of random damped oscillators, pooled over time."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ from jaxtyping import Float32
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sostenuto.checks import check_choice, check_count, require
+from sostenuto.checks import InputError, check_choice, check_count, require
 from sostenuto.data.batch import as_timespans, interpolate
 from sostenuto.data.scaling import channel_scale
 from sostenuto.estimators.inputs import read_sequences
@@ -104,6 +105,8 @@ def _rates(frequency: np.ndarray, quality: np.ndarray) -> torch.Tensor:
 
 _CELLS = 1 << 27
 """Numbers of features that are made at a time."""
+_STEPS = 64
+"""Steps of a stream that are walked through together."""
 
 
 class OscillatorEstimator(BaseEstimator):
@@ -316,19 +319,37 @@ class FeatureStream:
     def __init__(self, estimator: OscillatorEstimator) -> None:
         self._bank = BankStream(estimator.bank_)
         self._center, self._scale = (part.astype(np.float64) for part in (estimator.center_, estimator.scale_))
-        self._unit = estimator.span_unit_
+        self._unit, self._channels = estimator.span_unit_, len(estimator.center_)
+        self._waiting, self._count = np.empty((_STEPS, self._channels)), 0
+        self._spans: list[float] = []
 
     def push(self, values: Any, timespan: float | None = None) -> None:
-        """Read one more step, a value for every channel; a missing step is left out by the span of the next one."""
-        require(
-            (timespan is not None) == (self._unit > 0),
-            f"expected {'a timespan' if self._unit else 'no timespan'}, as in fit",
-            f"got {timespan}",
-        )
-        row = ((np.asarray(values, dtype=np.float64).reshape(1, -1) - self._center) / self._scale).astype(np.float32)
-        require(row.shape[1] == len(self._center), f"expected {len(self._center)} values", f"got {row.shape[1]}")
-        self._bank.push(row, None if timespan is None else torch.tensor([timespan / self._unit]))
+        """Read one more step, a value for every channel; a missing step is left out by the span of the next one.
+
+        Steps are walked through a few at a time, so that a step costs what it costs in a long sequence.
+        """
+        row = np.asarray(values, dtype=np.float64).reshape(-1)
+        if len(row) != self._channels or not math.isfinite(row.dot(row)):
+            raise InputError(f"expected {self._channels} finite values, got {row.tolist()}; leave a missing step out.")
+        if (timespan is not None) != (self._unit > 0):
+            wanted = "a timespan" if self._unit else "no timespan"
+            raise InputError(f"expected {wanted}, as in fit, got {timespan}.")
+        if timespan is not None:
+            require(bool(0 < timespan < math.inf), "expected a timespan above 0", f"got {timespan}")
+            self._spans.append(timespan / self._unit)
+        self._waiting[self._count] = row
+        self._count += 1
+        if self._count == _STEPS:
+            self._walk()
+
+    def _walk(self) -> None:
+        """Let the oscillators read the steps that wait."""
+        if self._count:
+            rows = ((self._waiting[: self._count] - self._center) / self._scale).astype(np.float32)
+            self._bank.push(rows, torch.tensor(self._spans) if self._spans else None)
+            self._count, self._spans = 0, []
 
     def features(self) -> Float32[np.ndarray, " feature"]:
         """Give the features of what has been read so far: those `transform` gives for it."""
+        self._walk()
         return self._bank.shares().flatten().numpy()

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Float64
-from sklearn.base import RegressorMixin
+from sklearn.base import RegressorMixin, is_classifier
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, validate_data
 
 from sostenuto.checks import InputError, require
@@ -21,6 +21,8 @@ MOST_ROWS = 4000
 """More sequences than these are summed up (`RidgeStatistics`) instead of being compared with each other."""
 SAMPLE_ROWS = 2000
 """Sequences on which leave-one-out then chooses the penalty."""
+_SLACK = 0.05
+"""Share by which the squared error of a classifier may exceed the least, for a weaker penalty."""
 
 
 class HeldOut(NamedTuple):
@@ -92,8 +94,13 @@ class OscillatorRidge(OscillatorEstimator):
         self, rows: Rows, targets: np.ndarray, weight: np.ndarray, judged: np.ndarray
     ) -> tuple[LeaveOneOutRidge, HeldOut]:
         features = torch.from_numpy(rows.features(self.bank_))
-        tensors = torch.from_numpy(weight), torch.from_numpy(judged)
-        ridge = LeaveOneOutRidge.fit(features, torch.from_numpy(targets), sample_weight=tensors[0], judged=tensors[1])
+        ridge = LeaveOneOutRidge.fit(
+            features,
+            torch.from_numpy(targets),
+            sample_weight=torch.from_numpy(weight),
+            judged=torch.from_numpy(judged),
+            slack=_SLACK if is_classifier(self) else 0.0,
+        )
         self.penalty_, self._is_stale = ridge.penalty, False
         by_threshold = ridge.weights.double().unflatten(0, (THRESHOLDS, -1))
         self.importance_ = by_threshold.square().sum(0).sqrt().numpy()

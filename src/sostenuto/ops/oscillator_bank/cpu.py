@@ -12,11 +12,11 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from sostenuto.ops.fork.cpu import fork
+from sostenuto.ops._cpu.panel_product import load, side_by_side, spread, whole
+from sostenuto.ops._cpu.parallel_for import fork
+from sostenuto.ops._cpu.step_loop import carry
+from sostenuto.ops._cpu.threads import run_kernel
 from sostenuto.ops.oscillator_bank.bank import LANES, PARTS, THRESHOLDS, PackedBank
-from sostenuto.ops.panel_product.cpu import load, side_by_side, spread, whole
-from sostenuto.ops.step_loop.cpu import carry
-from sostenuto.ops.threads import run_kernel
 
 _OPTIONS: Any = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": False}
 _FUSED = ("contract",)

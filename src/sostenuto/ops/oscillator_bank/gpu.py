@@ -8,7 +8,7 @@ import triton.language as tl
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from sostenuto.ops.columns.gpu import on_device
+from sostenuto.ops._gpu.columns import on_device
 from sostenuto.ops.oscillator_bank.bank import LANES, PARTS, THRESHOLDS, OscillatorBank, in_blocks
 from sostenuto.ops.oscillator_bank.reference import slopes
 

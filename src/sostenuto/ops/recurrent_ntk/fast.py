@@ -100,7 +100,7 @@ def slopes(sequences: Sequence[Series], scales: Scales, letters: Sequence[str], 
         with np.errstate(invalid="ignore"):
             found.append([(8 * (a - b) - (c - d)) / (12 * step) for a, b, c, d in zip(*moved, strict=True)])
     tangents, units, own = (np.stack(part) for part in zip(*found, strict=True))
-    compiled = importlib.import_module("sostenuto.ops.recurrent_tangents.cpu")
+    compiled = importlib.import_module("sostenuto.ops.recurrent_ntk.cpu.tangents")
     pairs = compiled.pairs_with_tangents(side.profiles, tangents, side.numbers, kind=kind)
     back = np.argsort(side.order)
     values, moving = pairs[0][np.ix_(back, back)], pairs[1][:, back][:, :, back]
@@ -135,7 +135,7 @@ def _side(sequences: Sequence[Series], numbers: np.ndarray, scales: Scales, erf:
     order = np.argsort(-lengths, kind="stable")
     x = torch.cat([sequences[index] for index in order]).cpu().numpy()
     sigmas = torch.stack([scales.w, scales.u, scales.b, scales.h]).numpy()
-    found = importlib.import_module("sostenuto.ops.recurrent_profile.cpu").profiles(x, lengths[order], sigmas, erf)
+    found = importlib.import_module("sostenuto.ops.recurrent_ntk.cpu.profile").profiles(x, lengths[order], sigmas, erf)
     return Side(order, numbers[order], found)
 
 
@@ -156,4 +156,4 @@ def _units(side: Side, scales: Scales, pooling: str) -> Tensor:
 
 
 def _cpu() -> Any:
-    return importlib.import_module("sostenuto.ops.recurrent_ntk.cpu")
+    return importlib.import_module("sostenuto.ops.recurrent_ntk.cpu.kernel")

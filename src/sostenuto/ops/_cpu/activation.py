@@ -1,0 +1,76 @@
+"""The nonlinearities for Numba kernels, a tile at a time: the choice is made once a tile, and each loop vectorises."""
+
+from typing import Any, no_type_check
+
+from numba import njit
+
+from sostenuto.ops._cpu.tanh import tanh
+from sostenuto.ops.activation import ACTIVATIONS
+
+TANH, RELU, HARDTANH, LOGISTIC, IDENTITY, MODRELU = range(len(ACTIVATIONS))
+
+_OPTIONS: Any = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"contract"}}
+
+
+@no_type_check
+@njit(**_OPTIONS)
+def _modrelu(y, z, threshold, out):
+    zero = out.dtype.type(0.0)
+    for i in range(threshold.shape[0]):
+        a = y[i] + z[i]
+        size = (-a if a < zero else a) + threshold[i]
+        size = zero if size < zero or a == zero else size
+        out[i] = -size if a < zero else size
+
+
+@no_type_check
+@njit(**_OPTIONS)
+def activate_tile(code, product, drive, threshold, risen, rows):
+    """Write σ(product + drive) row by row; ``product`` may have wider rows, the others lie flat. NaN stays NaN."""
+    kind = risen.dtype.type
+    zero, half, one = kind(0.0), kind(0.5), kind(1.0)
+    n = threshold.shape[0]
+    for r in range(rows):
+        y, z, out = product[r], drive[r * n : (r + 1) * n], risen[r * n : (r + 1) * n]
+        if code == TANH:
+            for i in range(n):
+                out[i] = tanh(y[i] + z[i])
+        elif code == LOGISTIC:
+            for i in range(n):
+                out[i] = half + half * tanh(half * (y[i] + z[i]))
+        elif code == IDENTITY:
+            for i in range(n):
+                out[i] = y[i] + z[i]
+        elif code == RELU:
+            for i in range(n):
+                a = y[i] + z[i]
+                out[i] = zero if a < zero else a
+        elif code == HARDTANH:
+            for i in range(n):
+                a = y[i] + z[i]
+                a = one if a > one else a
+                out[i] = -one if a < -one else a
+        else:
+            _modrelu(y, z, threshold, out)
+
+
+@no_type_check
+@njit(**_OPTIONS)
+def slope_into(code, risen, bar):
+    """Multiply ``bar`` by the slope, which is known from the value."""
+    kind = risen.dtype.type
+    zero, one = kind(0.0), kind(1.0)
+    n = risen.shape[0]
+    if code == TANH:
+        for i in range(n):
+            bar[i] *= one - risen[i] * risen[i]
+    elif code == LOGISTIC:
+        for i in range(n):
+            bar[i] *= risen[i] * (one - risen[i])
+    elif code == HARDTANH:
+        for i in range(n):
+            inside = (risen[i] if risen[i] > zero else -risen[i]) < one
+            bar[i] = bar[i] if inside else zero
+    elif code != IDENTITY:
+        for i in range(n):
+            bar[i] = zero if risen[i] == zero else bar[i]

@@ -1,0 +1,106 @@
+"""Tensors as the rows of columns that compiled CPU scans read, how columns are cut into blocks, and room for them."""
+
+from typing import Any, no_type_check
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numba import njit
+from torch import Tensor
+
+from sostenuto.ops._cpu.workspace import PAGE
+
+BLOCK_BYTES = 8192
+"""Bytes of one array's row in a block; measured best between 4 and 32 KiB."""
+FLUSH = 64
+"""Steps summed in the working precision before they go into float64 sums."""
+OPTIONS: Any = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"contract"}}
+"""How kernels are compiled: no interpreter, no checks, products and sums fused, kept on disk."""
+STAGGER = 320
+"""Bytes between the places of two rooms; the sets of the first cache come again after a page."""
+
+
+def array(values: Float[Tensor, "..."], dtype: torch.dtype) -> Any:
+    """Give a tensor's numbers as an array, in the tensor's own memory where they are contiguous and of this kind.
+
+    >>> array(torch.ones(2, requires_grad=True), torch.float64).tolist()
+    [1.0, 1.0]
+    """
+    values = values.detach()
+    if values.dtype != dtype or not values.is_contiguous():  # asked first: torch's operators take longer to do nothing
+        values = values.to(dtype).contiguous()
+    return values.numpy()
+
+
+def rows(values: Float[Tensor, "T ..."], dtype: torch.dtype) -> Any:
+    """Give an array with one row of columns for each step.
+
+    >>> rows(torch.zeros(5, 2, 3), torch.float64).shape
+    (5, 6)
+    """
+    return array(values, dtype).reshape(len(values), -1)
+
+
+def flat(values: Float[Tensor, "..."], dtype: torch.dtype) -> Any:
+    """Give an array that is one row of columns.
+
+    >>> flat(torch.zeros(2, 3), torch.float64).shape
+    (6,)
+    """
+    return array(values, dtype).reshape(-1)
+
+
+def block_of(count: int, dtype: torch.dtype) -> int:
+    """Choose the columns of a block: a row of it fits the cache, and every thread has work.
+
+    >>> block_of(10, torch.float32)
+    64
+    """
+    most = BLOCK_BYTES // dtype.itemsize
+    share = -(-count // max(torch.get_num_threads(), 1))
+    return max(min(most, share), 64)
+
+
+@no_type_check
+@njit(**OPTIONS)
+def room_at(address, like, rows, columns):
+    """Give an array whose values are not set, which begins at the same place of a page as the address does.
+
+    Numbers 4096 bytes apart share a set of the first cache, and to read one just after the other was written makes the
+    machine wait. Arrays that a step reads and writes therefore begin at places apart, or by chance they would take
+    twice as long for the life of a process.
+    """
+    size = like.itemsize
+    memory = np.empty(rows * columns + PAGE // size, like.dtype)
+    first = (address - memory.ctypes.data) % PAGE // size
+    return memory[first : first + rows * columns].reshape(rows, columns)
+
+
+@no_type_check
+@njit(**OPTIONS)
+def room(like, rows, columns, place):
+    """Give an array whose values are not set, at one of many places of a page that are apart from each other."""
+    return room_at(place * STAGGER, like, rows, columns)
+
+
+@no_type_check
+@njit(**OPTIONS)
+def tile_of(states, low, high, place):
+    """Copy the states of a tile, one row for each layer."""
+    L, H = states.shape[0], states.shape[2]
+    tile = room(states, L, (high - low) * H, place)
+    for layer in range(L):
+        tile[layer] = states[layer].reshape(-1)[low * H : high * H]
+    return tile
+
+
+@no_type_check
+@njit(**OPTIONS)
+def repeated_rows(vectors, R, place):
+    """Repeat a vector of each layer for every row of a tile."""
+    L, H = vectors.shape
+    result = room(vectors, L, R * H, place)
+    for layer in range(L):
+        for r in range(R):
+            result[layer, r * H : r * H + H] = vectors[layer]
+    return result

@@ -1,0 +1,1 @@
+"""Pieces of Triton kernels that several ops share."""

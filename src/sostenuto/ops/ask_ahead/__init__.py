@@ -1,1 +1,0 @@
-"""Memory that is asked for while a product computes, for the compiled scans."""

@@ -1,0 +1,191 @@
+"""The scan of damped oscillators on the CPU: Numba, rows of the batch in blocks, one pass over time each way.
+
+Inner loops run over the units of one row and write one or two arrays each, so that they vectorise: the compiler checks
+that arrays do not overlap, and gives up where there are many. Everything a row needs stays in the first cache.
+"""
+
+from typing import Any, no_type_check
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numba import njit
+from torch import Tensor
+
+from sostenuto.ops._cpu.columns import FLUSH, OPTIONS, array, block_of
+from sostenuto.ops._cpu.threads import run_blocks
+from sostenuto.ops._cpu.workspace import new
+
+
+def forward(
+    inputs: Float[Tensor, "T B H"],
+    start: Float[Tensor, "B S"],
+    power: Float[Tensor, "2 T1 B1 H"],
+    gain: Float[Tensor, "2 T1 B1 H"],
+    readout: Float[Tensor, "2 H"],
+    lengths: Int[Tensor, " B"] | None,
+    keep: bool = True,
+) -> tuple[Float[Tensor, "T B H"], Float[Tensor, "B S"], Float[Tensor, "T2 B S"]]:
+    """Give the outputs, the last state and, if they are to be kept, every state."""
+    (T, B, H), dtype = inputs.shape, start.dtype
+    outputs, last = new((T, B, H), dtype), start.detach().clone(memory_format=torch.contiguous_format)
+    states = new((T if keep else 0, B, 2 * H), dtype)
+    read = array(inputs, dtype), array(power, dtype), array(gain, dtype), array(readout, dtype), _ends(lengths, T, B)
+    written = outputs.numpy(), last.numpy(), states.numpy()
+
+    def kernel(first: int, stop: int) -> None:
+        _forward(*read, *written, first, stop)
+
+    run_blocks(kernel, B, _rows_of(B, H, dtype))
+    return outputs, last, states
+
+
+def backward(
+    inputs: Float[Tensor, "T B H"],
+    start: Float[Tensor, "B S"],
+    power: Float[Tensor, "2 T1 B1 H"],
+    gain: Float[Tensor, "2 T1 B1 H"],
+    readout: Float[Tensor, "2 H"],
+    lengths: Int[Tensor, " B"] | None,
+    states: Float[Tensor, "T B S"],
+    d_outputs: Float[Tensor, "T3 B H"],
+    d_last: Float[Tensor, "B S"],
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Give the gradients of inputs, start, power, gain and readout; ``d_outputs`` of one step are those of all."""
+    (T, B, H), dtype = inputs.shape, start.dtype
+    varying = power.shape[1] > 1 or power.shape[2] > 1 or gain.shape[1] > 1 or gain.shape[2] > 1
+    d_inputs, d_start = new((T, B, H), dtype), d_last.detach().to(dtype).clone(memory_format=torch.contiguous_format)
+    # Rows in turn: power, gain, read-out, real and imaginary; those that vary are written at every step instead.
+    sums, each = np.zeros((B, 6, H)), new((4, T, B, H) if varying else (4, 0, B, H), dtype)
+    read = (
+        array(inputs, dtype), array(start, dtype), array(power, dtype), array(gain, dtype), array(readout, dtype),
+        _ends(lengths, T, B), array(states, dtype), array(d_outputs, dtype),
+    )  # fmt: skip
+    written = d_inputs.numpy(), d_start.numpy(), each.numpy(), sums
+
+    def kernel(first: int, stop: int) -> None:
+        _backward(*read, *written, first, stop)
+
+    run_blocks(kernel, B, _rows_of(B, H, dtype))
+    totals = torch.from_numpy(sums).sum(0).to(dtype)
+    if varying:
+        d_power, d_gain = _summed_like(each[:2], power), _summed_like(each[2:], gain)
+    else:
+        d_power, d_gain = totals[:2].reshape(power.shape), totals[2:4].reshape(gain.shape)
+    return d_inputs, d_start, d_power, d_gain, totals[4:].clone()
+
+
+def _summed_like(gradient: Tensor, like: Tensor) -> Tensor:
+    """Add up what went to all steps or sequences that shared a coefficient."""
+    shared = [axis for axis in (1, 2) if like.shape[axis] == 1]
+    return gradient.sum(shared, keepdim=True) if shared else gradient
+
+
+def _ends(lengths: Tensor | None, T: int, B: int) -> Any:
+    return np.full(B, T) if lengths is None else lengths.detach().long().numpy()
+
+
+def _rows_of(B: int, H: int, dtype: torch.dtype) -> int:
+    return max(block_of(B * H, dtype) // H, 1)
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _rotate(a_real, a_imaginary, real, imaginary):
+    """Multiply s by a in place."""
+    for i in range(real.shape[0]):
+        turned = a_real[i] * real[i] - a_imaginary[i] * imaginary[i]
+        imaginary[i] = a_imaginary[i] * real[i] + a_real[i] * imaginary[i]
+        real[i] = turned
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _add(b, x, out):
+    for i in range(out.shape[0]):
+        out[i] += b[i] * x[i]
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _combine(b, x, c, y, out):
+    for i in range(out.shape[0]):
+        out[i] = b[i] * x[i] + c[i] * y[i]
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _add_pair(b, x, c, y, sign, out):
+    for i in range(out.shape[0]):
+        out[i] += b[i] * x[i] + sign * c[i] * y[i]
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _forward(x, power, gain, readout, ends, outputs, last, states, first, stop):
+    T, H = x.shape[0], x.shape[2]
+    keep = states.shape[0] > 0
+    c_real, c_imaginary = readout[0], readout[1]
+    for t in range(T):
+        t_a, t_b = min(t, power.shape[1] - 1), min(t, gain.shape[1] - 1)
+        for r in range(first, stop):
+            real, imaginary, u = last[r, :H], last[r, H:], x[t, r]
+            if t < ends[r]:
+                r_a, r_b = min(r, power.shape[2] - 1), min(r, gain.shape[2] - 1)
+                _rotate(power[0, t_a, r_a], power[1, t_a, r_a], real, imaginary)
+                _add(gain[0, t_b, r_b], u, real)
+                _add(gain[1, t_b, r_b], u, imaginary)
+                _combine(c_real, real, c_imaginary, imaginary, outputs[t, r])
+            else:
+                outputs[t, r, :] = 0
+            if keep:
+                states[t, r, :] = last[r]
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _backward(x, start, power, gain, readout, ends, states, d_outputs, d_x, d_start, each, sums, first, stop):
+    T, H = x.shape[0], x.shape[2]
+    varying = each.shape[1] > 0
+    one = x.dtype.type(1.0)
+    partial = np.zeros((stop - first, 6, H), x.dtype)
+    for k in range(T):
+        t = T - 1 - k
+        t_a, t_b = min(t, power.shape[1] - 1), min(t, gain.shape[1] - 1)
+        for r in range(first, stop):
+            own = partial[r - first]
+            if t >= ends[r]:
+                d_x[t, r, :] = 0
+                if varying:
+                    each[:, t, r, :] = 0
+                continue
+            r_a, r_b = min(r, power.shape[2] - 1), min(r, gain.shape[2] - 1)
+            before = states[t - 1, r] if t > 0 else start[r]
+            real, imaginary, arriving = d_start[r, :H], d_start[r, H:], d_outputs[min(t, d_outputs.shape[0] - 1), r]
+            _add(arriving, states[t, r, :H], own[4])
+            _add(arriving, states[t, r, H:], own[5])
+            _add(readout[0], arriving, real)
+            _add(readout[1], arriving, imaginary)
+            _combine(gain[0, t_b, r_b], real, gain[1, t_b, r_b], imaginary, d_x[t, r])
+            if varying:
+                own[:4] = 0
+            _add(x[t, r], real, own[2])
+            _add(x[t, r], imaginary, own[3])
+            _add_pair(real, before[:H], imaginary, before[H:], one, own[0])
+            _add_pair(imaginary, before[:H], real, before[H:], -one, own[1])
+            if varying:
+                each[:, t, r] = own[:4]
+            _rotate_back(power[0, t_a, r_a], power[1, t_a, r_a], real, imaginary)
+        if k % FLUSH == FLUSH - 1 or t == 0:
+            sums[first:stop] += partial
+            partial[:] = 0
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _rotate_back(a_real, a_imaginary, real, imaginary):
+    """Multiply s by the conjugate of a in place."""
+    for i in range(real.shape[0]):
+        turned = a_real[i] * real[i] + a_imaginary[i] * imaginary[i]
+        imaginary[i] = a_real[i] * imaginary[i] - a_imaginary[i] * real[i]
+        real[i] = turned

@@ -1,1 +1,0 @@
-"""How a compiled kernel hands blocks to several threads without the interpreter."""

@@ -1,0 +1,1 @@
+"""The oscillator ops on the CPU: Numba."""

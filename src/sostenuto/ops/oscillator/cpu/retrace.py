@@ -1,0 +1,82 @@
+"""Layers of oscillators run backwards from their last states on the CPU: Numba, tiles and chunks as in the way forward.
+
+What is found has the form of what the way forward keeps, so that the adjoint of `oscillator_tiles` reads it.
+"""
+
+from typing import no_type_check
+
+from numba import njit
+
+from sostenuto.ops._cpu.columns import OPTIONS, repeated_rows, room, tile_of
+from sostenuto.ops._cpu.panel_product import whole_vectors
+from sostenuto.ops._cpu.tanh import tanh
+from sostenuto.ops._cpu.tile_rows import gather_chunk, hand_up
+from sostenuto.ops.oscillator.cpu.tiles import CHUNK_ROWS, drive_chunk
+
+COLUMNS = 2048
+"""Columns, units of all batch rows, that are scanned at once; measured best between 256 and 2048."""
+
+
+@no_type_check
+@njit(**OPTIONS)
+def invert_tile(layers, u, u_step, u_row, channels, y, z, y_peak, z_peak, kept, risen, top, low, high):
+    """Run batch rows ``low`` to ``high`` backwards; (y, z), the last states, become the first, with their largest."""
+    L, H, T, R = y.shape[0], y.shape[2], top.shape[0], high - low
+    n, first = R * H, low * H
+    a = 0 * low  # the first place; if it were known when compiling, room would be compiled for every place
+    K = max(CHUNK_ROWS // R, 1)
+    bottom, hidden = room(top, K * R, channels, a), room(top, K, n, a + 1)
+    drive = room(top, K * R, whole_vectors(H, top), a + 2)
+    w, g, b = (repeated_rows(layers.weight, R, a + 5), repeated_rows(layers.step, R, a + 6),
+               repeated_rows(layers.bias, R, a + 7))  # fmt: skip
+    y_now, z_now, g_now = tile_of(y, low, high, a + 8), tile_of(z, low, high, a + 9), room(top, 1, COLUMNS, a + 10)[0]
+    y_most, z_most = tile_of(y_peak, low, high, a + 11), tile_of(z_peak, low, high, a + 12)
+    chunks = -(-T // K)
+    for chunk in range(chunks):
+        start = (chunks - 1 - chunk) * K
+        k = min(K, T - start)
+        gather_chunk(u, u_step, u_row, start, k, low, R, bottom)
+        for layer in range(L):
+            drive_chunk(layers, layer, bottom, hidden, drive, k * R, H)
+            out = top if layer == L - 1 else kept[layer]
+            for lo in range(0, n, COLUMNS):
+                hi = min(lo + COLUMNS, n)
+                _invert(drive, w[layer], g[layer], b[layer], layers, start, low, k, n, y_now[layer], z_now[layer],
+                        y_most[layer], z_most[layer], g_now, risen[layer], out, (start, first), lo, hi)  # fmt: skip
+            if layer < L - 1:
+                hand_up(out, (start, first), k, n, layers.masks, layer, first, hidden)
+    for layer in range(L):
+        y[layer, low:high] = y_now[layer].reshape(R, H)
+        z[layer, low:high] = z_now[layer].reshape(R, H)
+        y_peak[layer, low:high] = y_most[layer].reshape(R, H)
+        z_peak[layer, low:high] = z_most[layer].reshape(R, H)
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _invert(
+    drive, weight, step, bias, layers, start, low, k, columns, y, z, y_peak, z_peak, g_now, rise, out, out_at, lo, hi
+):  # fmt: skip
+    """Step some columns back through a chunk, following y and z."""
+    n, H, alpha, x = hi - lo, layers.weight.shape[1], layers.alpha, drive.reshape(-1)
+    w, b, y_now, z_now = weight[lo:hi], bias[lo:hi], y[lo:hi], z[lo:hi]
+    y_most, z_most = y_peak[lo:hi], z_peak[lo:hi]
+    g = step[lo:hi] if layers.spans.shape[0] == 0 else g_now
+    for t in range(k - 1, -1, -1):
+        if layers.spans.shape[0] > 0:
+            for i in range(n):
+                g[i] = step[lo + i] * layers.spans[start + t, low + (lo + i) // H]
+        x_t = x[t * columns + lo : t * columns + hi]
+        rise_t = rise[out_at[0] + t, out_at[1] + lo : out_at[1] + hi]
+        out_t = out[out_at[0] + t, out_at[1] + lo : out_at[1] + hi]
+        for i in range(n):
+            y_i, z_i = y_now[i], z_now[i]
+            out_t[i] = y_i
+            y_i = y_i - g[i] * z_i
+            value = tanh(w[i] * y_i + (x_t[i] + b[i]))
+            z_i = z_i + g[i] * (value + alpha * y_i)
+            rise_t[i] = value
+            y_now[i] = y_i
+            z_now[i] = z_i
+            y_most[i] = max(y_most[i], abs(y_i))
+            z_most[i] = max(z_most[i], abs(z_i))

@@ -1,0 +1,296 @@
+"""The oscillator scan on the CPU: Numba, one pass over memory forward and one backward.
+
+All batch rows and units are one long row of columns, cut into blocks that fit the cache; a block runs through all of
+time on one thread, a few steps at a time, its state in local arrays. Weights are repeated for every batch row there, so
+the inner loop (`oscillator_walk`) runs over contiguous memory, whatever the shape.
+
+What a step writes begins at another place of a page than what it reads (`_PLACES`): half a page after the drive lie the
+outputs, a quarter from both the drive's gradient, and the local arrays between them.
+
+The drive comes as an array, or as the raw input with the map V, b that makes it: then it lives in a few rows of a
+block only, and the gradients of V and b are summed on the way back.
+"""
+
+from typing import Any, NamedTuple, no_type_check
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numba import njit
+from torch import Tensor
+
+from sostenuto.ops._cpu.columns import FLUSH, OPTIONS, array, block_of, flat, room_at, rows
+from sostenuto.ops._cpu.parallel_for import fork
+from sostenuto.ops._cpu.threads import run_kernel
+from sostenuto.ops._cpu.workspace import PAGE, new
+from sostenuto.ops.oscillator.cpu.walk import STEPS, walk_back, walk_back_by_spans, walk_forth
+
+_PLACES = tuple(PAGE // 4 * quarter + 320 * after for quarter in range(4) for after in (1, 2))
+"""Bytes from where the outputs begin to where the local arrays do, but for whole pages."""
+InputMap = tuple[Float[Tensor, "H F"], Float[Tensor, " H"] | None]
+
+
+class Gradients(NamedTuple):
+    """Gradients of the drive, w, g, the first y and z, the bias and (if given) the matrix; None if not asked for."""
+
+    x: Float[Tensor, "T B H"] | None
+    weight: Float[Tensor, " H"]
+    step: Float[Tensor, " H"]
+    y: Float[Tensor, "B H"]
+    z: Float[Tensor, "B H"]
+    bias: Float[Tensor, " H"] | None
+    weight_ih: Float[Tensor, "H F"]
+
+
+def forward(
+    x: Float[Tensor, "T B _"],
+    weight: Float[Tensor, " H"],
+    step: Float[Tensor, " H"],
+    stiffness: float,
+    y: Float[Tensor, "B H"],
+    z: Float[Tensor, "B H"],
+    timespans: Float[Tensor, "T B"] | None,
+    *,
+    input_map: InputMap | None = None,
+    out: Float[Tensor, "T B H"] | None = None,
+) -> tuple[Float[Tensor, "T B H"], Float[Tensor, "B H"]]:
+    """Give y at every step and z at the last; ``x`` is the drive or, with an ``input_map``, the raw input.
+
+    The outputs are written into ``out``, where it is given.
+    """
+    T, B = x.shape[:2]
+    H, dtype = y.shape[-1], y.dtype
+    outputs = new((T, B, H), dtype, place=x.data_ptr() + PAGE // 2) if out is None else out
+    last = z.detach().clone(memory_format=torch.contiguous_format)
+    arrays = (*_parameters(weight, step, timespans, stiffness, dtype), flat(y, dtype), flat(last, dtype))
+    arguments = (*_drive(x, input_map, dtype), *arrays, rows(outputs, dtype))
+    run_kernel(_forward, _forward_blocks, arguments, B * H, block_of(B * H, dtype))
+    return outputs, last
+
+
+def backward(
+    x: Float[Tensor, "T B _"],
+    weight: Float[Tensor, " H"],
+    step: Float[Tensor, " H"],
+    stiffness: float,
+    y: Float[Tensor, "B H"],
+    outputs: Float[Tensor, "T B H"],
+    last: Float[Tensor, "B H"],
+    timespans: Float[Tensor, "T B"] | None,
+    d_outputs: Float[Tensor, "T B H"] | None,
+    d_last: Float[Tensor, "B H"] | None,
+    *,
+    d_end: Float[Tensor, "B H"] | None = None,
+    input_map: InputMap | None = None,
+    wants_x: bool = True,
+    wants_bias: bool = False,
+) -> Gradients:
+    """Run the adjoint; z at each step is followed back from the last one.
+
+    ``d_end`` arrives at the last y beside ``d_outputs``; None means that nothing arrives. Without ``wants_x`` the
+    drive's gradient goes into the sums and is forgotten; with ``wants_bias`` it is summed by itself too.
+    """
+    T, B = x.shape[:2]
+    H, dtype = y.shape[-1], y.dtype
+    d_x = new((T, B, H), dtype, place=_apart(outputs, d_outputs)) if wants_x else None
+    d_y, d_z = (_start(gradient, y) for gradient in (d_end, d_last))
+    fan_in = 0 if input_map is None else x.shape[2]
+    sums, totals, v_bar = np.zeros((3 + fan_in, B * H)), y.new_empty(3, H), y.new_empty(H, fan_in)
+    read = (*_drive(x, input_map, dtype), *_parameters(weight, step, timespans, stiffness, dtype))
+    states = (rows(outputs, dtype), *_arriving(d_outputs, B * H, dtype), flat(y, dtype), flat(last, dtype), wants_bias)
+    written = (None if d_x is None else rows(d_x, dtype), flat(d_y, dtype), flat(d_z, dtype), sums)
+    run_kernel(_backward, _backward_blocks, (*read, *states, *written), B * H, block_of(B * H, dtype))
+    _add_up(sums, totals.numpy(), v_bar.numpy())
+    w_bar, g_bar, b_bar = totals
+    return Gradients(d_x, w_bar, g_bar, d_y, d_z, b_bar if wants_bias else None, v_bar)
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _repeat(vector, start, stop, row):
+    """Write the numbers of each unit for the columns of a block."""
+    H = vector.shape[0]
+    for i in range(start // H, (stop - 1) // H + 1):
+        low, high = max(i * H, start), min(i * H + H, stop)
+        row[low - start : high - start] = vector[low - i * H : high - i * H]
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _project(u, matrix, bias, start, stop, x):
+    """Write V u + b for some steps and the columns of a block; a batch row at a time, so that nothing is divided."""
+    H = bias.shape[0]
+    for t in range(u.shape[0]):
+        for row in range(start // H, (stop - 1) // H + 1):
+            low, high = max(row * H, start), min(row * H + H, stop)
+            part = x[t, low - start : high - start]
+            part[:] = bias[low - row * H : high - row * H]
+            for d in range(u.shape[2]):
+                u_d, v_d = u[t, row, d], matrix[d, low - row * H : high - row * H]
+                for i in range(high - low):
+                    part[i] += v_d[i] * u_d
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _collect(u, x_bar, H, start, stop, sums):
+    """Add x̄·u to the sums of each channel."""
+    for t in range(u.shape[0]):
+        for row in range(start // H, (stop - 1) // H + 1):
+            low, high = max(row * H, start) - start, min(row * H + H, stop) - start
+            part = x_bar[t, low:high]
+            for d in range(u.shape[2]):
+                u_d, total = u[t, row, d], sums[3 + d, low:high]
+                for i in range(high - low):
+                    total[i] += part[i] * u_d
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _pace(spans, step, start, stop, span, g):
+    """Write the time span of each column of a block, and its steps; both may go into one array, the steps then."""
+    H = step.shape[0]
+    for t in range(spans.shape[0]):
+        for row in range(start // H, (stop - 1) // H + 1):
+            low, high = max(row * H, start), min(row * H + H, stop)
+            span[t, low - start : high - start] = spans[t, row]
+            for i in range(high - low):
+                g[t, low - start + i] = step[low - row * H + i] * spans[t, row]
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _add_up(sums, totals, by_channel):
+    """Add the sums of all batch rows; those of the matrix are laid out as it is."""
+    H = totals.shape[1]
+    for kind in range(sums.shape[0]):
+        total = np.zeros(H)
+        for first in range(0, sums.shape[1], H):
+            total += sums[kind, first : first + H]
+        if kind < 3:
+            totals[kind] = total
+        else:
+            by_channel[:, kind - 3] = total
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _forward(x, u, matrix, bias, weight, step, spans, alpha, y, z, out, start, stop):
+    """Run a block through all of time, a few steps at a time; z is written over."""
+    T, n, K, here = out.shape[0], stop - start, STEPS, out.ctypes.data
+    w, g = room_at(here + _PLACES[0], out, 1, n), room_at(here + _PLACES[1], out, K, n)
+    states, drive = room_at(here + _PLACES[2], out, 2, n), room_at(here + _PLACES[3], out, K, n)
+    _repeat(weight, start, stop, w[0])
+    _repeat(step, start, stop, g[0])
+    states[0], states[1] = y[start:stop], z[start:stop]
+    for t in range(0, T, K):
+        k = min(K, T - t)
+        if spans is not None:
+            _pace(spans[t : t + k], step, start, stop, g, g)
+        x_t = drive[:k, :n]
+        if u is not None:
+            _project(u[t : t + k], matrix, bias, start, stop, drive)
+        if x is not None:
+            x_t = x[t : t + k, start:stop]
+        walk_forth(alpha, x_t, g, spans is not None, w[0], states, out[t : t + k, start:stop])
+    z[start:stop] = states[1]
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _forward_blocks(entry, threads, count, block, x, u, matrix, bias, weight, step, spans, alpha, y, z, out):
+    fork(_forward, entry, threads, count, block, (x, u, matrix, bias, weight, step, spans, alpha, y, z, out))
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _backward(
+    x, u, matrix, bias, weight, step, spans, alpha, outputs, d_outputs, moves, y, last, wants_bias,
+    d_x, d_y, d_z, d_sums, start, stop,
+):  # fmt: skip
+    """Run a block back through all of time, a few steps at a time, the first step by itself."""
+    n, K, here = stop - start, STEPS, outputs.ctypes.data
+    w, g = room_at(here + _PLACES[0], outputs, 1, n), room_at(here + _PLACES[1], outputs, K, n)
+    states, sums = room_at(here + _PLACES[2], outputs, 3, n), room_at(here + _PLACES[3], outputs, d_sums.shape[0], n)
+    drive, x_bar = room_at(here + _PLACES[4], outputs, K, n), room_at(here + _PLACES[5], outputs, K, n)
+    span = room_at(here + _PLACES[6], outputs, K, n)
+    _repeat(weight, start, stop, w[0])
+    _repeat(step, start, stop, g[0])
+    sums[:] = 0
+    states[0], states[1], states[2] = last[start:stop], d_y[start:stop], d_z[start:stop]
+    t, since = outputs.shape[0], 0
+    while t > 0:
+        k = max(min(K, t - 1), 1)
+        t -= k
+        before = outputs[t - 1 : t - 1 + k, start:stop] if t > 0 else y.reshape(1, -1)[:, start:stop]
+        if spans is not None:
+            _pace(spans[t : t + k], step, start, stop, span, g)
+        x_t = drive[:k, :n]
+        if u is not None:
+            _project(u[t : t + k], matrix, bias, start, stop, drive)
+        if x is not None:
+            x_t = x[t : t + k, start:stop]
+        x_bar_t = x_bar[:k, :n]
+        if d_x is not None:
+            x_bar_t = d_x[t : t + k, start:stop]
+        out_bar = d_outputs[t * moves :, start:stop]
+        if spans is None:
+            walk_back(alpha, x_t, before, out_bar, moves, g, w[0], states, sums, wants_bias, x_bar_t)
+        else:
+            walk_back_by_spans(alpha, x_t, before, out_bar, moves, g, span, w[0], states, sums, x_bar_t)
+        if u is not None:
+            _collect(u[t : t + k], x_bar_t, weight.shape[0], start, stop, sums)
+        since += k
+        if since >= FLUSH or t == 0:
+            d_sums[:, start:stop] += sums
+            sums[:], since = 0, 0
+    d_y[start:stop], d_z[start:stop] = states[1], states[2]
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _backward_blocks(
+    entry, threads, count, block, x, u, matrix, bias, weight, step, spans, alpha, outputs, d_outputs, moves, y, last,
+    wants_bias, d_x, d_y, d_z, d_sums,
+):  # fmt: skip
+    fork(_backward, entry, threads, count, block, (x, u, matrix, bias, weight, step, spans, alpha, outputs, d_outputs,
+         moves, y, last, wants_bias, d_x, d_y, d_z, d_sums))  # fmt: skip
+
+
+def _drive(x: Tensor, input_map: InputMap | None, dtype: torch.dtype) -> tuple[Any, Any, Any, Any]:
+    """Give the drive's rows, or the raw input, the matrix by channels and the bias; what is not there is None."""
+    if input_map is None:
+        return rows(x, dtype), None, None, None
+    matrix, bias = input_map
+    offset = torch.zeros(len(matrix), dtype=dtype) if bias is None else bias
+    return None, array(x, dtype), array(matrix.T, dtype), array(offset, dtype)
+
+
+def _parameters(
+    weight: Tensor, step: Tensor, timespans: Tensor | None, stiffness: float, dtype: torch.dtype
+) -> tuple[Any, Any, Any, Any]:
+    """Give w, g, the time spans, if there are any, and α."""
+    w, g = array(weight, dtype), array(step, dtype)
+    return w, g, None if timespans is None else array(timespans, dtype), w.dtype.type(stiffness)
+
+
+def _apart(outputs: Tensor, d_outputs: Tensor | None) -> int:
+    """Give the place a quarter of a page from the outputs' that is further from the arriving gradient's."""
+    before, after = (outputs.data_ptr() + PAGE // 4 * sign for sign in (-1, 1))
+    if d_outputs is None:
+        return after
+    return max((after, before), key=lambda place: abs((place - d_outputs.data_ptr() + PAGE // 2) % PAGE - PAGE // 2))
+
+
+def _arriving(d_outputs: Tensor | None, count: int, dtype: torch.dtype) -> tuple[Any, int]:
+    """Give the gradient's rows and 1; or, where all steps share one row, that row and 0."""
+    if d_outputs is None:
+        return np.zeros((1, count), torch.empty((), dtype=dtype).numpy().dtype), 0
+    moves = int(d_outputs.stride(0) != 0 and d_outputs.shape[0] > 1)
+    return rows(d_outputs if moves else d_outputs[:1], dtype), moves
+
+
+def _start(gradient: Tensor | None, like: Tensor) -> Tensor:
+    if gradient is None:
+        return torch.zeros(like.shape, dtype=like.dtype)
+    return gradient.detach().to(like.dtype).clone(memory_format=torch.contiguous_format)

@@ -1,0 +1,381 @@
+"""Layers of oscillators on the CPU: Numba, a tile of batch rows at a time through all layers and all of time.
+
+Rows of a batch do not know each other, in any layer, so a tile needs no other tile: one parallel call forward and one
+back, however many layers there are. A chunk of steps goes through all layers before the next one begins. Its drives are
+one product from packed panels; on the way back its gradients are multiplied while they are in the cache, and neither
+they nor those of the layers in between are ever written to memory.
+"""
+
+from typing import Any, NamedTuple, no_type_check
+
+import numpy as np
+from numba import njit
+
+from sostenuto.ops._cpu.columns import OPTIONS, repeated_rows, room, tile_of
+from sostenuto.ops._cpu.panel_product import multiply, multiply_rows, pack_layers, whole_vectors
+from sostenuto.ops._cpu.parallel_for import fork
+from sostenuto.ops._cpu.prefetch import new_list, will_need, worth_asking
+from sostenuto.ops._cpu.tile_rows import (
+    compact,
+    gather_chunk,
+    gather_spans,
+    hand_up,
+    scale_steps,
+    scatter_chunk,
+    spread_rows,
+)
+from sostenuto.ops._cpu.tile_sums import add_tiles
+from sostenuto.ops.oscillator.cpu.adjoint import WALK_BYTES, walk_back
+from sostenuto.ops.oscillator.cpu.advance import walk
+from sostenuto.ops.oscillator.cpu.maximum import hand_out
+
+CHUNK_ROWS = 128
+"""Rows, of all steps and batch rows of a tile, that are multiplied at once."""
+FLUSH_CHUNKS = 8
+"""Chunks whose gradients of a matrix are summed in the working precision before they go into float64 sums."""
+SPREAD = 16
+"""Numbers between the rows of a right factor: rows a power of two apart would share few sets of the first cache."""
+
+
+class Layers(NamedTuple):
+    """Weights of all layers as kernels read them, and what scales a step.
+
+    ``into`` has the packed Vᵀ of all layers one after the other, ``back`` the packed V; those of layer ℓ begin at
+    ``into_at[ℓ]`` and ``back_at[ℓ]``. ``masks`` (layer, batch row · unit) is empty where nothing is dropped, ``spans``
+    (time, batch row) where all are 1. Where the steps were given as c, ``sizes`` has each layer's Δt and ``rates``
+    σ̂(c); else they are empty.
+    """
+
+    into: Any
+    into_at: Any
+    back: Any
+    back_at: Any
+    bias: Any
+    weight: Any
+    step: Any
+    masks: Any
+    spans: Any
+    alpha: Any
+    sizes: Any
+    rates: Any
+
+
+@no_type_check
+@njit(**OPTIONS)
+def lay_out(flat, channels, H, into, into_at, back, back_at, step, sizes, rates):
+    """Pack the matrices of all layers, which ``flat`` begins with, and make the steps g = Δt·σ̂(c) of the rates σ̂(c)."""
+    pack_layers(flat, channels, H, into, into_at, back, back_at)
+    for layer in range(len(sizes)):
+        for i in range(H):
+            step[layer, i] = sizes[layer] * rates[layer, i]
+
+
+@no_type_check
+@njit(**OPTIONS)
+def add_up(d_matrices, d_tiles, H, matrices, vectors, sizes, rates):
+    """Add up the sums of all tiles; the gradients of the steps become those of c where that was given."""
+    add_tiles(d_matrices, d_tiles, H, matrices, vectors)
+    for layer in range(len(sizes)):
+        for i in range(H):
+            vectors[layer, 1, i] *= sizes[layer] * rates[layer, i] * (1 - rates[layer, i])
+
+
+@no_type_check
+@njit(**OPTIONS)
+def forward_tile(
+    layers, u, u_step, u_row, channels, y, z, y_end, z_end, kept, risen, T, top, largest, holders, low, high
+):
+    """Run batch rows ``low`` to ``high`` through all layers and ``T`` steps, from the states (y, z) to the last ones.
+
+    ``kept`` (layer, time, column) takes the outputs of all layers but the top one, ``risen`` tanh of all;
+    both have no layer where no way back is wanted. ``top`` takes the top layer's outputs, ``largest``
+    (column) their largest values over time and ``holders`` how many steps have them; what has no room is not written.
+    """
+    L, H, R = y.shape[0], y.shape[2], high - low
+    n, first, last = R * H, low * H, high * H
+    a = 0 * low  # the first place; if it were known when compiling, room would be compiled for every place
+    K = max(CHUNK_ROWS // R, 1)
+    wide, size = whole_vectors(H, top), top.itemsize
+    bottom, hidden = room(top, K * R, channels, a), room(top, K, n, a + 1)
+    drive, unkept, forgotten = room(top, K * R, wide, a + 2), room(top, 1, n, a + 3), room(top, 1, n, a + 4)
+    w, g, b = (
+        repeated_rows(layers.weight, R, a + 5),
+        repeated_rows(layers.step, R, a + 6),
+        repeated_rows(layers.bias, R, a + 7),
+    )
+    y_now, z_now, peak = tile_of(y, low, high, a + 8), tile_of(z, low, high, a + 9), room(top, 2, n, a + 10)
+    kinds = K if layers.spans.shape[0] > 0 else 1
+    span, g_now, whole = room(top, kinds, n, a + 11), room(top, kinds, n, a + 12), room(top, 1, n, a + 13)[0]
+    span[:], whole[:], peak[0], peak[1] = 1, 1, -np.inf, 0
+    ahead = new_list(3)
+    for start in range(0, T, K):
+        k = min(K, T - start)
+        gather_chunk(u, u_step, u_row, start, k, low, R, bottom)
+        gather_spans(layers.spans, start, low, H, span)
+        for layer in range(L):
+            out = top if layer == L - 1 else kept[layer] if layer < len(kept) else top[:0]
+            rise = risen[layer] if layer < len(risen) else top[:0]
+            rise_at, rise_pace = _row(rise, start, first, forgotten)
+            out_at, out_pace = _row(out, start, first, unkept)
+            asked = worth_asking(ahead, T * n * size, H if layer > 0 else channels)
+            _ask_for_inputs(asked, u, u_step, u_row, channels, start + K, min(K, T - start - K), low, R, layer)
+            will_need(asked, 1, rise_at, rise_pace, n * size, k if rise_pace > 0 else 0)
+            will_need(asked, 2, out_at, out_pace, n * size, k if out_pace > 0 else 0)
+            drive_chunk(layers, layer, bottom, hidden, drive, k * R, H, asked)
+            factor = whole if len(layers.masks) == 0 or layer == L - 1 else layers.masks[layer, first:last]
+            scale_steps(g[layer], span, g_now)
+            walk(
+                layers.alpha, size, n, k, layer < L - 1,
+                (drive.ctypes.data, g_now.ctypes.data, rise_at, out_at, hidden.ctypes.data),
+                (n * size, n * size if kinds > 1 else 0, rise_pace, out_pace, n * size),
+                (w[layer].ctypes.data, b[layer].ctypes.data, factor.ctypes.data),
+                (y_now[layer].ctypes.data, z_now[layer].ctypes.data, peak[0].ctypes.data, peak[1].ctypes.data),
+            )  # fmt: skip
+    for layer in range(L):
+        y_end[layer, low:high] = y_now[layer].reshape(R, H)
+        z_end[layer, low:high] = z_now[layer].reshape(R, H)
+    if len(largest) > 0:
+        _end_peaks(y_now[L - 1], peak, largest[first:last], holders[first:last])
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _ask_for_inputs(ahead, u, u_step, u_row, channels, start, k, low, R, layer):
+    """Put the input of another chunk on the list, where its rows lie side by side, for the lowest layer."""
+    size, at = u.itemsize, u.ctypes.data + (start * u_step + low * u_row) * u.itemsize
+    if layer > 0 or k <= 0:
+        will_need(ahead, 0, at, 0, 0, 0)
+    elif u_row == channels:
+        will_need(ahead, 0, at, u_step * size, R * channels * size, k)
+    else:
+        will_need(ahead, 0, at, u_row * size, k * channels * size, R if u_step == channels else 0)
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _ask_for_rows(ahead, region, rows, start, first, k, n):
+    """Put a tile's rows of another chunk on the list."""
+    pace = rows.shape[1] * rows.itemsize
+    will_need(ahead, region, rows.ctypes.data + start * pace + first * rows.itemsize, pace, n * rows.itemsize, k)
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _row(rows, start, first, spare):
+    """Say where a step's row of a tile lies, and how far the next; where there is none, all share a spare one."""
+    size = rows.itemsize
+    if len(rows) == 0:
+        return spare.ctypes.data, 0
+    return rows.ctypes.data + (start * rows.shape[1] + first) * size, rows.shape[1] * size
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _end_peaks(last, peak, largest, holders):
+    """Write the largest outputs: what is not a number was not larger than any, but every output after it is none."""
+    for i in range(len(last)):
+        broken = last[i] != last[i]
+        largest[i] = last[i] if broken else peak[0, i]
+        holders[i] = 1 if broken else peak[1, i]
+
+
+@no_type_check
+@njit(**OPTIONS)
+def forward_tiles(
+    entry, threads, count, tile, layers, u, u_step, u_row, channels, y, z, y_end, z_end, kept, risen, T, top, largest,
+    holders,
+):  # fmt: skip
+    """Run all tiles of `forward_tile`."""
+    fork(forward_tile, entry, threads, count, tile, (layers, u, u_step, u_row, channels, y, z, y_end, z_end, kept,
+         risen, T, top, largest, holders))  # fmt: skip
+
+
+@no_type_check
+@njit(**OPTIONS)
+def backward_tile(
+    layers, u, u_step, u_row, channels, y, z, kept, risen, top, largest, d_top, moves, y_bar, z_bar, d_u,
+    d_matrices, d_tiles, tile, begins, low, high,
+):  # fmt: skip
+    """Run the adjoint of batch rows ``low`` to ``high``; z has the last states, y the first.
+
+    ``d_top`` has the gradient of each step's outputs, or one row that all share; where ``largest`` has the
+    largest outputs, it is for the steps that have them. ``y_bar`` and ``z_bar`` are the gradients of the last states
+    and become those of the first. ``d_matrices`` (tile, row, column: the transposed matrices of all layers one after
+    the other) and ``d_tiles`` (tile, layer, w g b, unit) take the sums of each tile of ``tile`` rows; where it
+    ``begins``, they have no values yet. States that nobody asks about have no layers: gradients begin as 0.
+    """
+    d_matrix, d_vectors = d_matrices[low // tile].reshape(-1), d_tiles[low // tile]
+    L, H, T, R = y.shape[0], y.shape[2], top.shape[0], high - low
+    n, first, last = R * H, low * H, high * H
+    a = 0 * low  # the first place; if it were known when compiling, room would be compiled for every place
+    K = max(CHUNK_ROWS // R, 1)
+    wide, narrow, size = whole_vectors(H, top), whole_vectors(channels, top), top.itemsize
+    bottom, hidden, x_bar = room(top, K * R, channels, a), room(top, K, n, a + 1), room(top, K, n, a + 3)
+    spread, d_below = room(top, K * R, wide + SPREAD, a), room(top, K * R, max(wide, narrow), a + 4).reshape(-1)
+    totals = room(top, channels + (L - 1) * H, wide, a + 2).reshape(-1)
+    w_sums, g_sums, b_sums = room(top, L, n, a + 6), room(top, L, n, a + 7), room(top, L, n, a + 8)
+    spread[:], totals[:], w_sums[:], g_sums[:], b_sums[:] = 0, 0, 0, 0, 0
+    w, g = repeated_rows(layers.weight, R, a + 9), repeated_rows(layers.step, R, a + 10)
+    z_now, y_bars, z_bars = (
+        tile_of(z, low, high, a + 12),
+        _arriving_at(y_bar, L, low, high, a + 13),
+        _arriving_at(z_bar, L, low, high, a + 14),
+    )
+    kinds = K if layers.spans.shape[0] > 0 else 1
+    span, g_now, whole = room(top, kinds, n, a + 15), room(top, kinds, n, a + 11), room(top, 1, n, a + 16)[0]
+    span[:], whole[:] = 1, 1
+    ahead = new_list(4)
+    chunks = -(-T // K)
+    for chunk in range(chunks):
+        start = (chunks - 1 - chunk) * K
+        k = min(K, T - start)
+        flushes = chunk % FLUSH_CHUNKS == FLUSH_CHUNKS - 1 or chunk == chunks - 1
+        first_flush = begins and chunk < FLUSH_CHUNKS
+        gather_chunk(u, u_step, u_row, start, k, low, R, bottom)
+        gather_spans(layers.spans, start, low, H, span)
+        for layer in range(L - 1, -1, -1):
+            out = top if layer == L - 1 else kept[layer]
+            before = y[layer].reshape(-1)[first:last] if start == 0 else out[start - 1, first:last]
+            if layer > 0:
+                hand_up(kept[layer - 1], (start, first), k, n, layers.masks, layer - 1, first, hidden)
+            arriving, pace, factor = d_below.ctypes.data, n * size, whole
+            if layer == L - 1 and len(largest) > 0:
+                hand_out(top, (start, first), k, largest[first:last], d_top[0, first:last], d_below)
+            elif layer == L - 1:
+                pace = moves * d_top.shape[1] * size
+                arriving = d_top.ctypes.data + start * pace + first * size
+            elif layers.masks.shape[0] > 0:
+                factor = layers.masks[layer, first:last]
+            scale_steps(g[layer], span, g_now)
+            _adjoint(layers.alpha, out, risen[layer], start, first, k, before, arriving, pace, factor, w[layer], g_now,
+                     span, z_now[layer], y_bars[layer], z_bars[layer], w_sums[layer], g_sums[layer], b_sums[layer],
+                     x_bar, spread)  # fmt: skip
+            asked = worth_asking(ahead, T * n * size, k * R)
+            _ask_for_inputs(asked, u, u_step, u_row, channels, start - K, min(K, start), low, R, layer)
+            _ask_for_rows(asked, 1, out, start - K, first, min(K, start), n)
+            _ask_for_rows(asked, 2, risen[layer], start - K, first, min(K, start), n)
+            _ask_for_rows(asked, 3, d_top, start - K, first, min(K, start) * moves if layer == L - 1 else 0, n)
+            _sum_products(layer, bottom, hidden, spread, totals, d_matrix, k * R, wide, H, flushes, first_flush, asked)
+            if flushes:
+                for part, sums in enumerate((w_sums[layer], g_sums[layer], b_sums[layer])):
+                    _sum_vectors(sums, d_vectors[layer, part], first_flush)
+            if layer > 0:
+                _hand_down(layers, layer, spread, d_below, k * R, wide)
+                compact(d_below, wide, k * R, H)
+            elif d_u.shape[0] > 0:
+                _hand_down(layers, layer, spread, d_below, k * R, narrow)
+                scatter_chunk(d_below, narrow, d_u, start, k, low, R, channels)
+    for layer in range(len(y_bar)):
+        y_bar[layer, low:high] = y_bars[layer].reshape(R, H)
+        z_bar[layer, low:high] = z_bars[layer].reshape(R, H)
+
+
+@no_type_check
+@njit(**OPTIONS)
+def backward_tiles(
+    entry, threads, count, block, layers, u, u_step, u_row, channels, y, z, kept, risen, top, largest, d_top,
+    moves, y_bar, z_bar, d_u, d_matrices, d_tiles, tile, begins,
+):  # fmt: skip
+    """Run all tiles of `backward_tile`."""
+    fork(backward_tile, entry, threads, count, block, (layers, u, u_step, u_row, channels, y, z, kept, risen, top,
+         largest, d_top, moves, y_bar, z_bar, d_u, d_matrices, d_tiles, tile, begins))  # fmt: skip
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _arriving_at(bars, L, low, high, place):
+    """Copy the gradients that arrive at the last states of a tile, or begin with 0."""
+    if len(bars) > 0:
+        return tile_of(bars, low, high, place)
+    tile = room(bars, L, (high - low) * bars.shape[2], place)
+    tile[:] = 0
+    return tile
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _adjoint(alpha, out, rise, start, first, k, before, arriving, pace, factor, weight, step, span, z, y_bar, z_bar,
+             w_sum, g_sum, b_sum, x_bar, spread):  # fmt: skip
+    """Step a tile back through a chunk; ``arriving`` is where the first step's gradient lies.
+
+    x̄ goes into rows of ``spread``: at once, where a row is whole walks, or else by way of ``x_bar``.
+    """
+    size, n, R = x_bar.itemsize, x_bar.shape[1], len(spread) // len(x_bar)
+    apart, columns, parts = spread.shape[1] * size, n // R, R
+    target, target_pace, skip = spread.ctypes.data, R * apart, apart
+    by_rows = columns * size % WALK_BYTES == 0
+    if not by_rows:
+        columns, parts, target, target_pace, skip = n, 1, x_bar.ctypes.data, n * size, n * size
+    out_pace, rise_pace, scaled = out.shape[1] * size, rise.shape[1] * size, (n * size if len(span) > 1 else 0)
+    out_at = out.ctypes.data + start * out_pace + first * size
+    rise_at = rise.ctypes.data + start * rise_pace + first * size
+    for part in range(parts):
+        at = part * columns * size
+        walk_back(
+            alpha, size, columns, k, before.ctypes.data + at,
+            (out_at + at, rise_at + at, arriving + at, target + part * skip, step.ctypes.data + at,
+             span.ctypes.data + at),
+            (out_pace, rise_pace, pace, target_pace, scaled, scaled),
+            (weight.ctypes.data + at, factor.ctypes.data + at),
+            (z.ctypes.data + at, y_bar.ctypes.data + at, z_bar.ctypes.data + at, w_sum.ctypes.data + at,
+             g_sum.ctypes.data + at, b_sum.ctypes.data + at),
+        )  # fmt: skip
+    if not by_rows:
+        spread_rows(x_bar.reshape(-1), k * R, n // R, spread)
+
+
+@no_type_check
+@njit(**OPTIONS)
+def drive_chunk(layers, layer, bottom, hidden, drive, rows, H, ahead=None):
+    """Multiply what lies below a layer; the bias is still to be added, and what is ``ahead`` asked for."""
+    size = drive.itemsize
+    below, depth = (bottom.ctypes.data, bottom.shape[1]) if layer == 0 else (hidden.ctypes.data, H)
+    packed = layers.into.ctypes.data + layers.into_at[layer] * size
+    wide = drive.shape[1] * size
+    multiply(drive.dtype.type(0.0), below, depth * size, size, rows, packed, depth, drive.ctypes.data, wide, depth,
+             False, ahead)  # fmt: skip
+    compact(drive.reshape(-1), drive.shape[1], rows, H)
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _sum_products(layer, bottom, hidden, spread, totals, d_matrix, rows, wide, H, flushes, first, ahead):
+    """Add (what lies below)ᵀ · x̄ to a layer's sums; the ``first`` time that they go into float64 they begin there."""
+    size, channels = spread.itemsize, bottom.shape[1]
+    if layer == 0:
+        below, depth, at = bottom.ctypes.data, channels, 0
+    else:
+        below, depth, at = hidden.ctypes.data, H, (channels + (layer - 1) * H) * wide
+    multiply_rows(
+        spread.dtype.type(0.0), below, size, depth * size, depth, spread.ctypes.data, spread.shape[1] * size,
+        totals.ctypes.data + at * size, wide * size, rows, True, ahead,
+    )  # fmt: skip
+    if flushes:
+        part, whole = totals[at : at + depth * wide], d_matrix[at : at + depth * wide]
+        if first:
+            whole[:] = 0
+        for i in range(depth * wide):
+            whole[i] += part[i]
+            part[i] = 0
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _sum_vectors(sums, d_vector, first):
+    H = len(d_vector)
+    if first:
+        d_vector[:] = 0
+    for r in range(len(sums) // H):
+        for c in range(H):
+            d_vector[c] += sums[r * H + c]
+    sums[:] = 0
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _hand_down(layers, layer, spread, d_below, rows, wide):
+    """Multiply x̄ by V, for the gradient of what lies below; rows of the result are whole vectors."""
+    size, H = spread.itemsize, layers.weight.shape[1]
+    packed = layers.back.ctypes.data + layers.back_at[layer] * size
+    multiply(spread.dtype.type(0.0), spread.ctypes.data, spread.shape[1] * size, size, rows, packed, H,
+             d_below.ctypes.data, wide * size, H, False)  # fmt: skip

@@ -1,0 +1,291 @@
+"""Layers of oscillators forward and back on the CPU: tensors laid out for the kernels, tiles handed to the threads."""
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from sostenuto.ops._cpu.panel_product import padded
+from sostenuto.ops._cpu.threads import run_kernel
+from sostenuto.ops._cpu.workspace import new
+from sostenuto.ops.oscillator.cell import Cell
+from sostenuto.ops.oscillator.cpu import tiles as cpu
+
+TILE = 16
+"""Batch rows of a tile at most."""
+
+
+States = tuple[Float[Tensor, "L B H"], Float[Tensor, "L B H"]]
+
+
+class Trace(NamedTuple):
+    """What the way back reads: outputs of the lower layers, tanh of all, the last z of all, the top layer's outputs."""
+
+    kept: Float[Tensor, "M T columns"]
+    risen: Float[Tensor, "L T columns"]
+    last: Float[Tensor, "L B H"]
+    top: Float[Tensor, "T B H"]
+
+
+class Peaks(NamedTuple):
+    """The top layer's largest outputs over time, and how many steps have them; of no size where nobody asks."""
+
+    largest: Float[Tensor, "P H"]
+    holders: Float[Tensor, "P H"]
+
+    @classmethod
+    def room(cls, B: int, H: int, dtype: torch.dtype) -> "Peaks":
+        """Make room; for a batch of 0 there is none."""
+        return cls(torch.empty(B, H, dtype=dtype), torch.empty(B, H, dtype=dtype))
+
+
+def forward(
+    x: Float[Tensor, "T B F"],
+    cells: Sequence[Cell],
+    stiffness: float,
+    y: Float[Tensor, "L B H"],
+    z: Float[Tensor, "L B H"],
+    timespans: Float[Tensor, "T B"] | None,
+    step_sizes: tuple[float, ...] | None = None,
+    masks: Float[Tensor, "M B H"] | None = None,
+    *,
+    keep: bool,
+    input_gradient: bool,
+    peak: bool = False,
+) -> tuple[Float[Tensor, "L B H"], Trace, Peaks, Any]:
+    """Give the last y of all layers, the trace, the largest outputs where ``peak``, and the weights as laid out.
+
+    The trace has the top layer's outputs and, where ``keep``, what the way back needs; it has nothing where neither is
+    wanted. ``input_gradient`` says whether ``x`` will have one.
+    """
+    (T, B), H = x.shape[:2], y.shape[2]
+    top, peaks = new((T if keep or not peak else 0, B, H), y.dtype), Peaks.room(B if peak else 0, H, y.dtype)
+    ends = torch.empty(y.shape, dtype=y.dtype), torch.empty(y.shape, dtype=y.dtype)
+    wanted = {"back": keep, "input_gradient": input_gradient}
+    layers = laid_out(cells, stiffness, timespans, y.dtype, step_sizes, masks, **wanted)
+    kept, risen = run_forward(layers, x, (y, z), ends, top, peaks, keep=keep)
+    y_end, z_end = ends
+    return y_end, Trace(kept, risen, z_end, top), peaks, layers
+
+
+def run_forward(
+    layers: Any,
+    x: Float[Tensor, "T B F"],
+    first: States,
+    last: States,
+    top: Float[Tensor, "S B H"],
+    peaks: Peaks | None = None,
+    *,
+    keep: bool,
+) -> tuple[Tensor, Tensor]:
+    """Write the outputs into ``top`` and the last states into ``last``; give what is kept of all layers."""
+    (T, B, channels), (L, _, H) = x.shape, last[0].shape
+    kept, risen = rooms(T, B, H, L if keep else 0, top.dtype)
+    read = layers, *flat_input(x), channels
+    written = *(part.detach().contiguous() for part in first), *last, kept, risen, top.view(len(top), B * H)
+    outputs = [part.numpy() for part in written]
+    largest = [part.view(-1).numpy() for part in peaks or Peaks.room(0, H, top.dtype)]
+    run_kernel(cpu.forward_tile, cpu.forward_tiles, (*read, *outputs[:-1], T, outputs[-1], *largest), B, tile_of(B))
+    return kept, risen
+
+
+def rooms(T: int, B: int, H: int, layers: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Make room for the outputs of all layers but the top one, and for tanh of all; for none if there is no layer."""
+    return new((max(layers - 1, 0), T, B * H), dtype), new((layers, T, B * H), dtype)
+
+
+class TileGradients(NamedTuple):
+    """Gradients of the input (None where not asked for), of the first y and z, and of each layer's V, w, g and b.
+
+    Where nobody asks for those of the first states they have no layers; where the steps were given as c, ``step`` has
+    its gradients.
+    """
+
+    x: Float[Tensor, "T B F"] | None
+    y: Float[Tensor, "S B H"]
+    z: Float[Tensor, "S B H"]
+    matrices: list[Tensor]
+    weight: list[Tensor]
+    step: list[Tensor]
+    bias: list[Tensor]
+
+
+class Sums(NamedTuple):
+    """What the way back adds up: gradients of the states, and each tile's own of the matrices and vectors."""
+
+    y: Float[Tensor, "S B H"]
+    z: Float[Tensor, "S B H"]
+    matrices: Any
+    vectors: Any
+
+    @classmethod
+    def room(
+        cls,
+        channels: int,
+        like: Float[Tensor, "L B H"],
+        arriving: tuple[Tensor | None, Tensor | None],
+        *,
+        states: bool = True,
+    ) -> "Sums":
+        """Begin with the gradients that arrive at the last y and z; the others are set by the first `run_backward`.
+
+        Without ``states`` nobody asks for the gradients of the first ones; where none arrive, they are left out.
+        """
+        (L, B, H), dtype = like.shape, torch.float64
+        tiles, rows = -(-B // tile_of(B)), channels + (L - 1) * H
+        sums = new((tiles, rows, padded(H, like.dtype)), dtype), new((tiles, L, 3, H), dtype)
+        left_out = not states and all(gradient is None for gradient in arriving)
+        bars = [like.new_empty(0, B, H) if left_out else _start(gradient, like) for gradient in arriving]
+        return cls(*bars, *(part.numpy() for part in sums))
+
+    def gradients(self, layers: Any, d_x: Float[Tensor, "T B F"] | None) -> TileGradients:
+        """Add the tiles up."""
+        (_, L, _, H), rows = self.vectors.shape, self.matrices.shape[1]
+        # All in one tensor, cut by one call: small operations by themselves take longer than what they do.
+        found = torch.empty((rows + 3 * L) * H, dtype=self.y.dtype)
+        matrices, vectors = np.split(found.numpy(), [rows * H])
+        cpu.add_up(self.matrices, self.vectors, H, matrices, vectors.reshape(L, 3, H), layers.sizes, layers.rates)
+        heights = [rows - (L - 1) * H, *[H] * (L - 1)]
+        parts = found.split([*(height * H for height in heights), *[H] * (3 * L)])
+        named = [part.view(H, height) for part, height in zip(parts, heights, strict=False)]
+        return TileGradients(d_x, self.y, self.z, named, *(list(parts[L + kind :: 3]) for kind in range(3)))
+
+
+def backward(
+    layers: Any,
+    x: Float[Tensor, "T B F"],
+    y: Float[Tensor, "L B H"],
+    trace: Trace,
+    peaks: Peaks | None,
+    d_top: Float[Tensor, "*T B H"] | None,
+    d_y: Float[Tensor, "L B H"] | None,
+    d_z: Float[Tensor, "L B H"] | None,
+    *,
+    input_gradient: bool,
+    state_gradients: bool = True,
+) -> TileGradients:
+    """Run the adjoint of all layers, laid out by `forward`; a gradient that is None does not arrive.
+
+    With ``peaks`` the gradient ``d_top`` is that of the largest outputs: steps that share one share it evenly.
+    """
+    d_x = new(tuple(x.shape), y.dtype) if input_gradient else None
+    sums = Sums.room(x.shape[2], y, (d_y, d_z), states=state_gradients)
+    if peaks is None or d_top is None:
+        run_backward(layers, x, y, trace, d_top, d_x, sums)
+    else:
+        run_backward(layers, x, y, trace, (d_top / peaks.holders)[None], d_x, sums, peaks.largest)
+    return sums.gradients(layers, d_x)
+
+
+def run_backward(
+    layers: Any,
+    x: Float[Tensor, "T B F"],
+    y: Float[Tensor, "L B H"],
+    trace: Trace,
+    d_top: Float[Tensor, "S B H"] | None,
+    d_x: Float[Tensor, "T B F"] | None,
+    sums: Sums,
+    largest: Float[Tensor, "B H"] | None = None,
+    *,
+    begins: bool = True,
+) -> None:
+    """Run the adjoint over a stretch of time that began with ``y``; the sums begin here, or go on from later ones.
+
+    Where ``largest`` outputs are given, the one row of ``d_top`` is for the steps that have them.
+    """
+    (T, B, channels), H = x.shape, y.shape[2]
+    target = new((0, 1), y.dtype) if d_x is None else d_x.view(T, B * channels)
+    most = new((0,), y.dtype) if largest is None else largest.detach().view(-1)
+    read = (
+        layers, *flat_input(x), channels, y.detach().contiguous().numpy(), *(trace.last.numpy(), trace.kept.numpy()),
+        trace.risen.numpy(), trace.top.view(T, B * H).numpy(), most.numpy(), *_arriving(d_top, B * H, y.dtype),
+    )  # fmt: skip
+    tile = tile_of(B)
+    written = sums.y.numpy(), sums.z.numpy(), target.numpy(), sums.matrices, sums.vectors, tile, begins
+    run_kernel(cpu.backward_tile, cpu.backward_tiles, (*read, *written), B, tile)
+
+
+def tile_of(batch: int) -> int:
+    """Choose the rows of a tile: every thread has as many as the others, as nearly as can be."""
+    threads = max(torch.get_num_threads(), 1)
+    rounds = -(-batch // (threads * TILE))
+    return -(-batch // (threads * rounds))
+
+
+def laid_out(
+    cells: Sequence[Cell],
+    stiffness: float,
+    timespans: Tensor | None,
+    dtype: torch.dtype,
+    step_sizes: tuple[float, ...] | None = None,
+    masks: Float[Tensor, "M B H"] | None = None,
+    *,
+    back: bool,
+    input_gradient: bool,
+) -> Any:
+    """Lay the weights of all layers out for the kernels; ``back`` packs the matrices for the way back too.
+
+    With ``step_sizes`` Δt the cells' steps are c, and g = Δt·σ̂(c). ``masks`` take the place of the cells' own.
+    """
+    matrices = [cell.weight_ih.detach().reshape(-1) for cell in cells]
+    L, (H, channels), none = len(cells), cells[0].weight_ih.shape, torch.empty(0, dtype=dtype)
+    still = none if all(cell.bias is not None for cell in cells) else torch.zeros(H, dtype=dtype)
+    vectors = [[cell.weight_hh for cell in cells], [cell.step for cell in cells]]
+    vectors.append([still if cell.bias is None else cell.bias for cell in cells])
+    # One copy of all, which one kernel packs: a call for each would take longer than the work itself.
+    flat = torch.cat([*matrices, *(vector.detach() for kind in vectors for vector in kind)]).to(dtype)
+    rates = none.view(0, H) if step_sizes is None else torch.sigmoid(flat[-2 * L * H : -L * H]).view(L, H)
+    flat = flat.numpy()
+    weight, step, bias = flat[-3 * L * H :].reshape(3, L, H)
+    widths = padded(H, dtype), padded(channels, dtype)
+    into_at = _borders([depth * widths[0] for depth in (channels, *[H] * (L - 1))])
+    back_at = _borders([H * widths[1] * input_gradient, *[H * widths[0]] * (L - 1)] if back else [])
+    # whole vectors, so that both begin at a vector's border
+    into, factors = np.split(torch.empty(int(into_at[-1] + back_at[-1]), dtype=dtype).numpy(), [int(into_at[-1])])
+    sizes, rates = np.array(step_sizes or (), flat.dtype), rates.numpy()
+    cpu.lay_out(flat, channels, H, into, into_at, factors, back_at, step, sizes, rates)
+    if masks is None:
+        drawn = [cell.mask.detach().reshape(-1) for cell in cells if cell.mask is not None]
+        masks = torch.stack(drawn) if drawn else none.view(0, 0, 1)
+    layers = cpu.Layers(
+        into=into, into_at=into_at, back=factors, back_at=back_at, bias=bias, weight=weight, step=step,
+        masks=masks.to(dtype).flatten(1).numpy(), spans=none.view(0, 0).numpy(),
+        alpha=into.dtype.type(stiffness), sizes=sizes, rates=rates,
+    )  # fmt: skip
+    return with_spans(layers, timespans, dtype)
+
+
+def with_spans(layers: Any, timespans: Float[Tensor, "T B"] | None, dtype: torch.dtype) -> Any:
+    """Put the time spans of a stretch of time beside the weights."""
+    return layers if timespans is None else layers._replace(spans=timespans.detach().to(dtype).contiguous().numpy())
+
+
+def _borders(sizes: list[int]) -> Any:
+    """Say where parts that lie one after the other begin, and where the last one ends."""
+    return np.array([0, *itertools.accumulate(sizes)])
+
+
+def flat_input(x: Tensor) -> tuple[Any, int, int]:
+    """Give the input flat, and how far its steps and its rows lie apart: any layout whose channels are neighbors."""
+    x = x.detach() if x.stride(2) == 1 or x.shape[2] == 1 else x.detach().contiguous()
+    span = 1 + sum((size - 1) * stride for size, stride in zip(x.shape, x.stride(), strict=True))
+    return x.as_strided((span,), (1,)).numpy(), x.stride(0), x.stride(1)
+
+
+def _arriving(d_top: Tensor | None, columns: int, dtype: torch.dtype) -> tuple[Any, int]:
+    """Give the gradient's rows and 1; or, where all steps share one row, that row and 0."""
+    if d_top is None:
+        return torch.zeros(1, columns, dtype=dtype).numpy(), 0
+    moves = int(d_top.stride(0) != 0 and d_top.shape[0] > 1)
+    shared = d_top if moves else d_top[:1]
+    return shared.detach().to(dtype).contiguous().view(len(shared), columns).numpy(), moves
+
+
+def _start(gradient: Tensor | None, like: Tensor) -> Tensor:
+    if gradient is None:
+        return torch.zeros(like.shape, dtype=like.dtype)
+    return gradient.detach().to(like.dtype).clone(memory_format=torch.contiguous_format)

@@ -1,1 +1,0 @@
-"""The adjoint of a stretch of oscillator steps, for the kernels of other ops."""

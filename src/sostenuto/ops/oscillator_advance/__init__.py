@@ -1,1 +1,0 @@
-"""A stretch of oscillator steps, for the kernels of other ops."""

@@ -1,0 +1,1 @@
+"""The recurrent NTK on the CPU: Numba."""

@@ -1,0 +1,1 @@
+"""Signatures and their inner products on the CPU: Numba."""

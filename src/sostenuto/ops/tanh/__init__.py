@@ -1,1 +1,0 @@
-"""The hyperbolic tangent inside the compiled scans: vectorised, with a stated error."""

@@ -1,1 +1,0 @@
-"""Gradients that every tile of a batch has summed for itself, added up."""

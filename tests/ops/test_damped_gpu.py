@@ -1,0 +1,56 @@
+"""The Triton kernels of the damped scan, called as they are: on a GPU, or under Triton's interpreter."""
+
+# ruff: noqa: N803 (T, B, H are the names inside ops)
+
+import pytest
+import torch
+
+from sostenuto.ops.damped.reference import damped_scan_reference
+from tests.laws.op_laws import GPU
+
+pytest.importorskip("triton", reason="Triton has no wheel for this system")
+from sostenuto.ops.damped import gpu
+
+pytestmark = pytest.mark.gpu
+
+
+def check(T, B, H, *, steps=1, rows=1, ragged=False, spread=False, dtype=torch.float32):
+    torch.manual_seed(T)
+    size, angle = 0.3 + 0.65 * torch.rand(steps, rows, H), 3 * torch.rand(steps, rows, H)
+    tensors = [
+        torch.randn(T, B, H).to(dtype),
+        0.5 * torch.randn(B, 2 * H),
+        torch.stack([size * angle.cos(), size * angle.sin()]),
+        torch.randn(2, steps, rows, H),
+        torch.randn(2, H),
+    ]
+    tensors = [tensor.to(GPU) for tensor in tensors]
+    lengths = torch.randint(1, T + 1, (B,), device=GPU) if ragged else None
+    leaves = [tensor.double().requires_grad_() for tensor in tensors]
+    results = damped_scan_reference(*leaves, lengths=lengths)
+    d_outputs, d_last = torch.randn(1 if spread else T, B, H).to(GPU), torch.randn(B, 2 * H).to(GPU)
+    arriving = (d_outputs.double().expand(T, B, H), d_last.double())
+    truth = [*results, *torch.autograd.grad(results, leaves, arriving)]
+    outputs, last, states = gpu.forward(*tensors, lengths)
+    got = [outputs, last, *gpu.backward(*tensors, lengths, states, d_outputs, d_last)]
+    for index, (one, other) in enumerate(zip(got, truth, strict=True)):
+        error = ((one.double() - other).abs().max() / other.abs().max()).item()
+        assert one.shape == other.shape
+        assert error <= 1e-5, (T, B, H, index, error)
+    assert gpu.forward(*tensors, lengths, keep=False)[0].equal(outputs)
+
+
+@pytest.mark.parametrize("T", [1, 7, 8, 17])
+@pytest.mark.parametrize("ragged", [False, True])
+def test_steps_in_and_beside_whole_blocks(T, ragged):
+    check(T, 3, 13, ragged=ragged, spread=T == 17)
+
+
+@pytest.mark.parametrize(("steps", "rows"), [(9, 3), (9, 1), (1, 3)])
+@pytest.mark.parametrize("ragged", [False, True])
+def test_coefficients_that_vary(steps, rows, ragged):
+    check(9, 3, 13, steps=steps, rows=rows, ragged=ragged)
+
+
+def test_inputs_of_lower_precision():
+    check(9, 2, 16, dtype=torch.bfloat16)
