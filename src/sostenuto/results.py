@@ -21,7 +21,7 @@ class Record:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain Python: dicts, lists, strings and numbers."""
-        return _plain(asdict(self))
+        return plain(asdict(self))
 
     def to_json(self, *, indent: int | None = None) -> str:
         """Return strict JSON; what is not finite becomes null."""
@@ -301,11 +301,12 @@ class ExperimentResult(Record):
     data: dict[str, str] = field(default_factory=dict)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Turn nested values into what strict JSON holds; numbers that are not finite become None."""
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

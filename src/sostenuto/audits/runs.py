@@ -15,10 +15,10 @@ from sostenuto.checks import InputError, check_choice, require
 from sostenuto.data.config import DataConfig
 from sostenuto.data.dataset import BatchTransform, SequenceSet
 from sostenuto.data.encoding import Encoding
-from sostenuto.data.parts import divide
+from sostenuto.data.parts import divide, read_rows
 from sostenuto.data.source import open_dataset, open_for_prediction, with_checksum
 from sostenuto.nn import LAYERS
-from sostenuto.training.run_folder import MODEL, load_model, open_folder
+from sostenuto.training.run_folder import SPLIT, load_run, open_folder
 from sostenuto.types import PathLike
 
 
@@ -45,11 +45,11 @@ def audit_run(path: PathLike, source: str = "", *, data_dir: PathLike | None = N
         f"got one of {config.model.layer}, which has no trained state to audit",
         "fit one with --model unicornn, for one",
     )
-    stored = load_model(folder / MODEL)
+    stored = load_run(folder, config)
     seed = config.training.seed
     dataset = open_dataset(config.data, data_dir=data_dir, seed=seed)
     with_checksum(config.data, dataset.train)
-    parts = divide(dataset, config.data, seed=seed)
+    parts = divide(dataset, config.data, seed=seed, rows=read_rows(folder / SPLIT, dataset))
     name, chosen = parts.held_out()
     name, transform = f"{config.data.source}, {name} part", parts.whole.batch_transform
     if source:

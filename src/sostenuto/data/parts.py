@@ -1,17 +1,24 @@
 """The parts a run needs, drawn where they are not given: training, validation and test sequences."""
 
+import json
 from dataclasses import dataclass
-from typing import Any, cast
+from pathlib import Path
+from typing import Any, cast, get_args
 
 import numpy as np
 
-from sostenuto.checks import require, shown
+from sostenuto.checks import FileFormatError, require, shown
 from sostenuto.choices import DataPart
 from sostenuto.data.config import DataConfig
 from sostenuto.data.dataset import Dataset, SequenceSet
 from sostenuto.data.encoding import check_learnable
-from sostenuto.data.splits import split
+from sostenuto.data.files.atomic import write_atomically
+from sostenuto.data.splits import split, split_indices
 from sostenuto.data.targets import class_rows, has_classes
+from sostenuto.types import PathLike
+
+Rows = dict[str, list[int]]
+"""The sequences of each part, by their position in the training part of the data set."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +29,7 @@ class Parts:
     train: SequenceSet
     validation: SequenceSet | None
     test: SequenceSet | None
+    rows: Rows | None = None
 
     def held_out(self) -> tuple[DataPart, SequenceSet]:
         """Give the part that a model is scored on, and its name: the test part, or what there is instead."""
@@ -56,20 +64,55 @@ def training_count(dataset: Dataset, config: DataConfig) -> int:
     return round(kept * len(dataset.train))
 
 
-def divide(dataset: Dataset, config: DataConfig, *, seed: int = 0) -> Parts:
-    """Draw what is not given: a test part, then a validation part, both from the training part."""
-    train, validation, test = dataset.train.numbered(), dataset.validation, dataset.test
-    check_learnable(train)
-    if test is None and config.test_fraction > 0:
-        train, test = split(train, config.test_fraction, method=config.split, seed=seed)
-    if validation is None:
-        train, validation = hold_out(train, config, seed=seed)
-    cure = "bring more data, or a test file of its own"
-    require(len(train) >= 2, "expected at least 2 training sequences beside the test part", f"got {len(train)}", cure)
+def divide(dataset: Dataset, config: DataConfig, *, seed: int = 0, rows: Rows | None = None) -> Parts:
+    """Draw what is not given: a test part, then a validation part, both from the training part.
+
+    ``rows`` are those of an earlier division of the same data, which is then repeated and not drawn.
+    """
+    whole = dataset.train.numbered()
+    check_learnable(whole)
+    if rows is None:
+        rows = _drawn(dataset, whole, config, seed)
+    parts = {name: whole.take(np.asarray(chosen, dtype=int)) for name, chosen in rows.items()}
+    train, test = parts["train"], dataset.test or parts.get("test")
+    hint = "bring more data, or a test file of its own"
+    require(len(train) >= 2, "expected at least 2 training sequences beside the test part", f"got {len(train)}", hint)
     _check_classes(dataset.train, train, config.split)
-    if test is not None and len(test) == 0:
-        test = None
-    return Parts(dataset, train, validation, test)
+    return Parts(dataset, train, dataset.validation or parts.get("validation"), test, rows)
+
+
+def _drawn(dataset: Dataset, whole: SequenceSet, config: DataConfig, seed: int) -> Rows:
+    kept, rows = np.arange(len(whole)), {}
+    if dataset.test is None and config.test_fraction > 0:
+        kept, rows["test"] = split_indices(whole, config.test_fraction, method=config.split, seed=seed)
+    if dataset.validation is None and config.validation > 0 and len(kept) > 2:
+        inner = split_indices(whole.take(kept), config.validation, method=config.split, seed=seed + 1)
+        kept, rows["validation"] = (kept[part] for part in inner)
+    return {name: chosen.tolist() for name, chosen in {**rows, "train": kept}.items() if len(chosen)}
+
+
+def write_rows(path: PathLike, parts: Parts) -> None:
+    """Write which sequences of the data are in which part, by position and name."""
+    assert parts.rows is not None
+    names = parts.whole.train.numbered().ids
+    assert names is not None
+    ids = {part: [str(names[row]) for row in rows] for part, rows in parts.rows.items()}
+    write_atomically(path, json.dumps({"rows": parts.rows, "ids": ids}))
+
+
+def read_rows(path: PathLike, dataset: Dataset) -> Rows | None:
+    """Read what `write_rows` wrote, None where nothing was; what does not fit the data is refused."""
+    if not Path(path).exists():
+        return None
+    try:
+        rows = json.loads(Path(path).read_text(encoding="utf-8"))["rows"]
+        every = [row for chosen in rows.values() for row in chosen]
+        fits = sorted(every) == list(range(len(dataset.train))) and rows.keys() <= set(get_args(DataPart))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise FileFormatError(path, "expected the parts of a run", f"got a damaged file ({error})") from error
+    if not fits or "train" not in rows:
+        raise FileFormatError(path, f"expected parts of {len(dataset.train)} sequences", "got others")
+    return rows
 
 
 def hold_out(train: SequenceSet, config: DataConfig, *, seed: int = 0) -> tuple[SequenceSet, SequenceSet | None]:

@@ -12,21 +12,25 @@ from sostenuto.checks import InputError
 from sostenuto.data.dataset import Dataset, SequenceSet
 from sostenuto.data.encoding import Encoding
 from sostenuto.data.files.atomic import write_atomically
-from sostenuto.data.parts import Parts, divide
+from sostenuto.data.parts import Parts, divide, read_rows, write_rows
 from sostenuto.data.source import with_checksum
 from sostenuto.models.base import SequenceModel
 from sostenuto.results import FitResult
 from sostenuto.training.config import RunConfig
 from sostenuto.training.objective import Objective
-from sostenuto.training.predict import predictions, raw_predictions
+from sostenuto.training.predict import not_finite, predictions, raw_predictions
 from sostenuto.training.probes import Probe
 from sostenuto.training.processes import environment, make_accelerator
 from sostenuto.training.run_folder import (
+    MARK,
     MODEL,
+    SPLIT,
     StoredModel,
+    check_finite,
     count_parameters,
     predictions_csv,
     rebuild,
+    run_mark,
     save_model,
 )
 from sostenuto.training.state import Progress
@@ -126,7 +130,8 @@ def run(
     )
     if not fitted.is_main_process:
         return None
-    save_model(folder / MODEL, StoredModel(fitted.model, fitted.encoding, config.model))
+    check_finite(fitted.model)
+    save_model(folder / MODEL, StoredModel(fitted.model, fitted.encoding, config.model, {MARK: run_mark(config)}))
     return evaluate(parts, fitted, config, folder)
 
 
@@ -134,7 +139,8 @@ def _trained(
     dataset: Dataset, config: RunConfig, folder: Path, *, resume: bool, retrain: bool, device: str, **options: Any
 ) -> tuple[Fitted, Parts, RunConfig]:
     config = replace(config, data=with_checksum(config.data, dataset.train))
-    parts = divide(dataset, config.data, seed=config.training.seed)
+    rows = read_rows(folder / SPLIT, dataset) if resume else None
+    parts = divide(dataset, config.data, seed=config.training.seed, rows=rows)
     encoding = _encoding(parts, config)
     if parts.test is not None:
         # A test part that cannot be scored, for a class no one has seen, is refused before the training, not after.
@@ -143,6 +149,7 @@ def _trained(
     if resume and path.exists() and not retrain:
         _check_same(RunConfig.load(path), config, folder)
     elif make_accelerator(device).is_main_process:
+        write_rows(folder / SPLIT, parts)
         write_atomically(path, config.to_toml())
     return (
         fit_parts(
@@ -176,7 +183,8 @@ def evaluate(parts: Parts, fitted: Fitted, config: RunConfig, folder: Path) -> F
     """Score the model on the test part (or what there is instead), and the cheap methods beside it."""
     encoding, (_, chosen) = fitted.encoding, parts.held_out()
     transform = parts.whole.batch_transform
-    raw = raw_predictions(fitted.model, encoding.encode(chosen), device=fitted.device, transform=transform)
+    data = encoding.encode(chosen)
+    raw = raw_predictions(fitted.model, data, device=fitted.device, transform=transform)
     return write_result(
         folder,
         parts,
@@ -186,7 +194,7 @@ def evaluate(parts: Parts, fitted: Fitted, config: RunConfig, folder: Path) -> F
         num_parameters=count_parameters(fitted.model),
         seconds=round(fitted.progress.seconds, 3),
         curve=learning_curve(fitted.progress, fitted.objective.metric),
-        diverged=fitted.progress.diverged,
+        diverged=fitted.progress.diverged or not_finite(raw, data.lengths),
         config=config.to_dict(),
         environment={**environment(fitted.device), "seed": str(config.training.seed)},
     )
@@ -223,7 +231,7 @@ def write_result(
         data=data_summary(parts, encoding, settings.data.checksum),
         classification=classification,
         regression=regression,
-        baselines=baseline_scores(encoding.encode(seen), data, encoding, objective),
+        baselines=baseline_scores(encoding.encode(seen), data, encoding, objective, seconds=known["seconds"] / 10),
         **known,
     )
     write_atomically(folder / "result.json", result.to_json(indent=1))

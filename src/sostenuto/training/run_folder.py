@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from sostenuto.checks import FileFormatError, InputError, require
+from sostenuto.checks import FileFormatError, InputError, require, shown
 from sostenuto.data.dataset import SequenceSet
 from sostenuto.data.encoding import Encoding
 from sostenuto.data.files.atomic import write_atomically
@@ -32,6 +33,9 @@ from sostenuto.version import __version__
 
 MODEL = "model.safetensors"
 FORMAT = "sostenuto-model-1"
+SPLIT = "split.json"
+MARK = "run_mark"
+"""The note of a stored model that says which run it belongs to."""
 _HEADER = "sostenuto"
 _ASIDE, _CHECKPOINTS = ".replaced", "checkpoints"
 # The config goes last: without it a folder is no run, and half of one could neither be resumed nor replaced.
@@ -44,7 +48,7 @@ _FILES = (
     "result.json",
     "kernel.json",
     "choice.json",
-    "split.json",
+    SPLIT,
     "audit.json",
     "config.toml",
 )
@@ -184,6 +188,31 @@ def load_model(path: PathLike) -> StoredModel:
     return unpack_model(content, path)
 
 
+def run_mark(config: RunConfig) -> str:
+    """Identify a run by its model, training and data: a file that carries another mark belongs to another run."""
+    training = {name: value for name, value in asdict(config.training).items() if name != "checkpoint_seconds"}
+    identity = {"model": asdict(config.model), "training": training, "checksum": config.data.checksum}
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def check_mark(path: PathLike, notes: dict[str, Any], config: RunConfig) -> None:
+    """Refuse a model that was put into the folder of another run."""
+    mark = run_mark(config)
+    require(
+        notes.get(MARK, mark) == mark,
+        f"{path}: expected the model of this run's config.toml",
+        "got that of another run",
+        "bring the run's own files back, or resume the run",
+    )
+
+
+def load_run(folder: PathLike, config: RunConfig) -> StoredModel:
+    """Load the model of a run, which must be the one that its config describes."""
+    stored = load_model(Path(folder) / MODEL)
+    check_mark(Path(folder) / MODEL, stored.notes, config)
+    return stored
+
+
 def pack_model(stored: StoredModel) -> bytes:
     """Lay weights, encoding, model config and notes out as the content of one safetensors file.
 
@@ -211,15 +240,51 @@ def unpack_model(content: bytes, origin: PathLike) -> StoredModel:
         require(whole, "expected the content that was written", "got altered bytes")
         texts = json.loads(header)
         require(texts["format"] == FORMAT, f"expected a model of format {FORMAT}", f"got {texts['format']!r}")
+        check_version(texts["version"])
         encoding, config = Encoding.from_dict(texts["encoding"]), ModelConfig(**texts["model"])
         notes = dict(texts["notes"])
+        _check_size(encoding, config, tensors)
         model = rebuild(encoding, config)
         model.load_state_dict(tensors)
+        check_finite(model)
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
         raise FileFormatError(
             origin, "expected a model written by sostenuto", f"got a damaged file ({str(error).rstrip('.')})"
         ) from error
     return StoredModel(model.eval(), encoding, config, notes)
+
+
+def check_finite(model: nn.Module) -> None:
+    """Refuse a model with NaN or infinity among its weights.
+
+    >>> check_finite(nn.Linear(1, 1))
+    """
+    bad = [name for name, value in model.state_dict().items() if not bool(value.isfinite().all())]
+    require(not bad, "expected finite weights", f"got NaN or infinity in {shown(bad)}", "train the model anew")
+
+
+def check_version(written: str) -> None:
+    """Refuse what a newer sostenuto wrote, which may mean something that this one does not know.
+
+    >>> check_version("99.0")
+    Traceback (most recent call last):
+    ...
+    sostenuto.checks.InputError: expected a file of sostenuto ... or older, got one of 99.0; install a newer sostenuto.
+    """
+    own, other = ([int(part) for part in version.split(".")[:2]] for version in (__version__, written))
+    hint = "install a newer sostenuto"
+    require(other <= own, f"expected a file of sostenuto {__version__} or older", f"got one of {written}", hint)
+
+
+def _check_size(encoding: Encoding, config: ModelConfig, tensors: dict[str, Tensor]) -> None:
+    """Compare the declared architecture with the weights that are there, before memory is taken for it."""
+    layers = config.options.get("num_layers", 1)
+    require(layers <= len(tensors), f"expected at most {len(tensors)} layers of so many weights", f"got {layers}")
+    with torch.device("meta"):
+        declared = {name: value.shape for name, value in rebuild(encoding, config).state_dict().items()}
+    given = {name: value.shape for name, value in tensors.items()}
+    other = sorted(name for name in declared.keys() | given.keys() if declared.get(name) != given.get(name))
+    require(not other, "expected weights of the declared sizes", f"got others for {shown(other)}")
 
 
 def rebuild(encoding: Encoding, config: ModelConfig, embedding: Tensor | None = None) -> SequenceModel:
@@ -286,7 +351,7 @@ def _columns(encoding: Encoding) -> list[str]:
 
 def _cells(row: Any) -> list[Any]:
     flat = np.asarray(row).reshape(-1).tolist()
-    return [f"{cell:.9g}" if isinstance(cell, float) else cell for cell in flat]
+    return ["" if cell != cell else f"{cell:.9g}" if isinstance(cell, float) else cell for cell in flat]
 
 
 def _digest(header: str, tensors: dict[str, Tensor]) -> str:

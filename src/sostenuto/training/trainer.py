@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import signal
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -15,7 +16,7 @@ from accelerate.utils import gather_object
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from sostenuto.checks import InputError, SostenutoError, require
+from sostenuto.checks import InputError, SostenutoError, Stopped, require
 from sostenuto.data.batch import SequenceBatch
 from sostenuto.data.dataset import BatchTransform
 from sostenuto.data.files.atomic import write_atomically
@@ -28,7 +29,7 @@ from sostenuto.training.objective import Objective
 from sostenuto.training.optimizers import Muon, clip_gradients, learning_rate, parameter_groups
 from sostenuto.training.penalty import RKHSPenalty
 from sostenuto.training.probes import Probe
-from sostenuto.training.processes import lasting_objects, make_accelerator, unwrap
+from sostenuto.training.processes import lasting_objects, make_accelerator, signals_noted, unwrap
 from sostenuto.training.state import Progress, TrainingState, WeightAverage, random_states, set_random_states, snapshot
 
 EVALUATION_BATCH = 512
@@ -95,6 +96,7 @@ class Trainer:
         self.material = _digest(self.plain_model, train, validation)
         self.digest = _settings_digest(config, self.material)
         self._loss = torch.zeros((), dtype=torch.float64, device=self.accelerator.device)
+        self._signals: list[int] = []
         self._resumes, self._retrains = resume, retrain
 
     def run(self) -> Progress:
@@ -109,7 +111,7 @@ class Trainer:
             if self._resumes:
                 self._resume()
             self._rewrite_log()
-            with lasting_objects():
+            with lasting_objects(), signals_noted() if self.folder is not None else nullcontext([]) as self._signals:
                 try:
                     self._epochs()
                 except DivergedError as error:
@@ -164,7 +166,19 @@ class Trainer:
             self._step(self._augmented(batch), counts, whole)
             if self._checkpoint_is_due():
                 self._save()
+            if self._signals:
+                self._stop()
         progress.epoch, progress.batch = progress.epoch + 1, 0
+
+    def _stop(self) -> None:
+        """End where a signal asks for it, with a checkpoint unless other processes would have to take part in it."""
+        kept = "the last checkpoint is kept"
+        if self.accelerator.num_processes == 1:
+            self._save()
+            kept = "a checkpoint was written"
+        name = signal.Signals(self._signals[0]).name
+        reached = f"stopped by {name} in epoch {self.state.progress.epoch + 1}; {kept}"
+        raise Stopped(f"{reached}, and sostenuto fit --resume {self.folder} goes on from there.", self._signals[0])
 
     def _step(self, batch: SequenceBatch, counts: Tensor, whole: Tensor) -> None:
         progress, config = self.state.progress, self.config

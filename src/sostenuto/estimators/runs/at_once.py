@@ -13,7 +13,7 @@ from sostenuto.data.batch import SequenceBatch
 from sostenuto.data.dataset import BatchTransform, Dataset, SequenceSet
 from sostenuto.data.encoding import Encoding
 from sostenuto.data.files.atomic import write_atomically
-from sostenuto.data.parts import divide
+from sostenuto.data.parts import divide, read_rows, write_rows
 from sostenuto.data.source import with_checksum
 from sostenuto.data.targets import task_of
 from sostenuto.estimators.oscillators.classifier import OscillatorClassifier
@@ -30,6 +30,7 @@ from sostenuto.results import KernelSummary, LearningCurve, OscillatorSummary
 from sostenuto.training.config import DataConfig, ModelConfig, RunConfig, TrainingConfig, overlaid
 from sostenuto.training.processes import environment
 from sostenuto.training.run import write_result
+from sostenuto.training.run_folder import MARK, SPLIT, check_mark, run_mark
 from sostenuto.training.run_folder import MODEL as FILE
 
 ESTIMATORS: dict[str, tuple[Any, Any]] = {
@@ -79,15 +80,17 @@ class AtOnce(SequenceRuns):
         assert dataset is not None
         _check_usable(dataset, config.model.layer)
         config = replace(config, data=with_checksum(config.data, dataset.train))
-        parts = divide(dataset, config.data, seed=config.training.seed)
+        rows = read_rows(folder / SPLIT, dataset) if conditions.resume else None
+        parts = divide(dataset, config.data, seed=config.training.seed, rows=rows)
         encoding = Encoding.fit(parts.train, scaling=config.data.scaling, missing=config.data.missing)
         estimator = new_estimator(encoding, config, verbose=conditions.progress)
         data = encoding.encode(parts.held_out()[1], dtype=torch.float64)
+        write_rows(folder / SPLIT, parts)
         write_atomically(folder / "config.toml", config.to_toml())
         begun = time.perf_counter()
         sequences, targets = fit_estimator(estimator, encoding, parts.train)
         seconds = round(time.perf_counter() - begun, 3)
-        save_kernel_estimator(estimator, folder / FILE, {"encoding": encoding.to_dict()})
+        save_kernel_estimator(estimator, folder / FILE, {"encoding": encoding.to_dict(), MARK: run_mark(config)})
         summary = _summary(estimator, sequences, targets, encoding)
         settings = config.to_dict()
         result = write_result(
@@ -111,6 +114,7 @@ class AtOnce(SequenceRuns):
         """Load the estimator and its encoding."""
         classes = {kind.__name__: kind for kind in ESTIMATORS[config.model.layer]}
         estimator, notes = load_kernel_estimator(classes, folder / FILE)
+        check_mark(folder / FILE, notes, config)
         return estimator, Encoding.from_dict(notes["encoding"])
 
     def raw(

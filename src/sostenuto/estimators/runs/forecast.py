@@ -19,8 +19,9 @@ from sostenuto.estimators.runs import FORECASTER, Answers, Chosen, Conditions, F
 from sostenuto.estimators.stored import load_kernel_estimator, save_kernel_estimator
 from sostenuto.report.contents.forecast import ForecastPicture, forecast_page
 from sostenuto.report.section import Section
-from sostenuto.results import BacktestResult, ForecastErrors
+from sostenuto.results import BacktestResult, ForecastErrors, plain
 from sostenuto.training.config import DataConfig, ModelConfig, RunConfig, TrainingConfig
+from sostenuto.training.run_folder import MARK, check_mark, run_mark
 from sostenuto.training.run_folder import MODEL as MODEL_FILE
 
 FOLDS = 3
@@ -81,16 +82,17 @@ class ForecasterRuns:
         forecaster = Forecaster(**options).fit(**_arguments(material))
         result = _backtested(options, material)
         write_atomically(folder / "config.toml", config.to_toml())
-        notes = {"channels": material.channels, "covariates": material.covariate_names}
+        notes = {"channels": material.channels, "covariates": material.covariate_names, MARK: run_mark(config)}
         save_kernel_estimator(forecaster, folder / MODEL_FILE, notes)
         forecast = _forecast(forecaster, material)
         write_atomically(folder / "predictions.csv", forecast_csv(forecast))
         write_atomically(folder / "result.json", result.to_json(indent=1))
         return _fitted_run(folder, config, result, forecast)
 
-    def load(self, folder: Path, config: RunConfig) -> tuple[Forecaster, dict[str, Any]]:  # noqa: ARG002
+    def load(self, folder: Path, config: RunConfig) -> tuple[Forecaster, dict[str, Any]]:
         """Load the forecaster and the names of its columns."""
         forecaster, notes = load_kernel_estimator({Forecaster.__name__: Forecaster}, folder / MODEL_FILE)
+        check_mark(folder / MODEL_FILE, notes, config)
         forecaster.seasons_, forecaster.lags_ = tuple(forecaster.seasons_), tuple(forecaster.lags_)
         return forecaster, notes
 
@@ -164,7 +166,7 @@ def forecast_csv(forecast: Forecast) -> str:
 
 def forecast_facts(forecast: Forecast) -> dict[str, Any]:
     """Give a forecast as JSON holds it."""
-    return {
+    facts = {
         "series": forecast.material.names,
         "channels": list(forecast.material.channels),
         "times": [[moment_text(moment) for moment in times] for times in forecast.times],
@@ -172,6 +174,7 @@ def forecast_facts(forecast: Forecast) -> dict[str, Any]:
         "low": forecast.low.tolist(),
         "high": forecast.high.tolist(),
     }
+    return plain(facts)
 
 
 def moment_text(moment: Any) -> str:

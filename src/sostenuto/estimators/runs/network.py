@@ -19,8 +19,7 @@ from sostenuto.training.predict import raw_predictions
 from sostenuto.training.probes import PROBES
 from sostenuto.training.processes import make_accelerator
 from sostenuto.training.run import run
-from sostenuto.training.run_folder import MODEL as FILE
-from sostenuto.training.run_folder import StoredModel, load_model
+from sostenuto.training.run_folder import StoredModel, load_run
 
 
 class Network(SequenceRuns):
@@ -63,9 +62,9 @@ class Network(SequenceRuns):
         )
         return None if result is None else fitted_run(folder, result)
 
-    def load(self, folder: Path, config: RunConfig) -> StoredModel:  # noqa: ARG002
+    def load(self, folder: Path, config: RunConfig) -> StoredModel:
         """Load weights and encoding."""
-        return load_model(folder / FILE)
+        return load_run(folder, config)
 
     def raw(
         self,

@@ -1,6 +1,7 @@
 """What runs on sequences share: opening data, and how results and answers are shown."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,14 @@ import torch
 from sostenuto.checks import shown
 from sostenuto.data.dataset import BatchTransform, Dataset, SequenceSet
 from sostenuto.data.encoding import Encoding
-from sostenuto.data.source import open_dataset, open_for_prediction
+from sostenuto.data.source import absolute, open_dataset, open_for_prediction
 from sostenuto.estimators.runs import Answers, Conditions, FittedRun
 from sostenuto.report.judgment import found_words, rare_classes
 from sostenuto.report.page import render
 from sostenuto.report.section import Section
-from sostenuto.results import FitResult
+from sostenuto.results import FitResult, plain
 from sostenuto.training.config import DataConfig, RunConfig
-from sostenuto.training.predict import Predictions, predictions
+from sostenuto.training.predict import Predictions, not_finite, predictions
 from sostenuto.training.run_folder import predictions_csv
 from sostenuto.training.summary import score
 
@@ -34,7 +35,17 @@ class SequenceRuns:
         seed = config.training.seed
         sequences, transform = open_for_prediction(config.data, source, data_dir=conditions.data_dir, seed=seed)
         encoding, raw = self.raw(folder, config, sequences, transform, conditions)
-        return answers(folder, encoding, raw, sequences)
+        answered = answers(folder, encoding, raw, sequences)
+        return replace(answered, warnings=[*answered.warnings, *self._changed(config, source, conditions)])
+
+    def _changed(self, config: RunConfig, source: str, conditions: Conditions) -> list[str]:
+        """Say it where the data that the run was trained on are asked for and are no longer the same."""
+        if absolute(replace(config.data, source=source)).source != config.data.source:
+            return []
+        now = open_dataset(config.data, data_dir=conditions.data_dir, seed=config.training.seed).train.checksum()
+        if now == config.data.checksum:
+            return []
+        return [f"{source} is no longer what the run was trained on (checksum {config.data.checksum}, now {now})"]
 
     def raw(
         self,
@@ -50,10 +61,13 @@ class SequenceRuns:
 
 def answers(folder: Path, encoding: Encoding, raw: torch.Tensor, sequences: SequenceSet) -> Answers:
     """Translate raw outputs into answers, scored where targets of known classes are there."""
-    said = predictions(encoding, raw, torch.tensor([len(sequence) for sequence in sequences.sequences]))
-    scored, unknown = _score(encoding, raw, sequences)
-    facts = {"run": str(folder), **_facts(encoding, said, sequences), "score": scored}
-    return Answers(predictions_csv(encoding, said, sequences), facts, len(sequences), scored, unknown)
+    lengths = torch.tensor([len(sequence) for sequence in sequences.sequences])
+    said = predictions(encoding, raw, lengths)
+    scored, warnings = _score(encoding, raw, sequences)
+    missing = not_finite(raw, lengths)
+    warnings += [missing] if missing else []
+    facts = plain({"run": str(folder), **_facts(encoding, said, sequences), "score": scored})
+    return Answers(predictions_csv(encoding, said, sequences), facts, len(sequences), scored, warnings)
 
 
 def fitted_run(folder: Path, result: FitResult, sections: Sequence[Section] = ()) -> FittedRun:
