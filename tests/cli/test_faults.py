@@ -38,7 +38,8 @@ def spoiled(path, value=float("nan")):
     """Put a number that is none among the weights, as `save_model` itself would write it."""
     stored = load_model(path)
     with torch.no_grad():
-        next(stored.model.head.parameters()).fill_(value)
+        for weight in stored.model.head.parameters():
+            weight.fill_(value)
     save_model(path, stored)
 
 

@@ -13,6 +13,7 @@ FILES = {
     "metrics.jsonl",
     "predictions.csv",
     "result.json",
+    "split.json",
     "report.html",
     "checkpoints",
 }

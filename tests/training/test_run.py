@@ -33,7 +33,15 @@ from sostenuto.training.run_folder import (
     unpack_model,
 )
 
-FILES = {"config.toml", "model.safetensors", "metrics.jsonl", "predictions.csv", "result.json", "checkpoints"}
+FILES = {
+    "config.toml",
+    "model.safetensors",
+    "metrics.jsonl",
+    "predictions.csv",
+    "result.json",
+    "split.json",
+    "checkpoints",
+}
 
 
 def spirals() -> Dataset:
@@ -219,7 +227,7 @@ def test_baselines_are_fitted_on_all_that_the_model_saw(tmp_path, monkeypatch):
     seen = []
     fitted = summary.baseline_predictions
     monkeypatch.setattr(
-        summary, "baseline_predictions", lambda train, *rest: seen.append(train) or fitted(train, *rest)
+        summary, "baseline_predictions", lambda train, *rest, **more: seen.append(train) or fitted(train, *rest, **more)
     )
     for timespans in (None, [np.ones(len(one)) for one in spirals().train.sequences]):
         dataset = spirals()
