@@ -1,5 +1,5 @@
 # Everything runs in .venv, made here from nothing but Python 3.11-3.13 and make.
-#   make demo   fit and audit the embedded digits, write a report        make test   run every test
+#   make demo   fit, compare and audit on the embedded digits, write pages     make test   run every test
 # Another interpreter: make demo PYTHON=python3.12
 
 PYTHON ?= python3
@@ -9,15 +9,16 @@ INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check -c constrai
 DEMO := runs/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage lint format docs bench clean
+.PHONY: help demo test coverage lint format docs verdicts bench clean
 
 help:
-	@echo "make demo    fit the embedded sequential digits and write $(DEMO)/report.html"
+	@echo "make demo    compare models on digits to be remembered, audit one, write $(DEMO)/report.html"
 	@echo "make test    run every test"
 	@echo "make coverage  run every test and list what they miss"
 	@echo "make lint    ruff, pyright and the import contract"
 	@echo "make format  let ruff rewrite what it can"
 	@echo "make docs    build the documentation into docs/_build/html, warnings are errors"
+	@echo "make verdicts  write the table of verdicts in docs/experiments.md from results/"
 	@echo "make bench   run the benchmarks and store their results under results/"
 	@echo "make clean   remove .venv and everything that was built"
 
@@ -40,8 +41,9 @@ $(VENV)/stamp-test $(VENV)/stamp-lint $(VENV)/stamp-docs: $(VENV)/stamp-%: $(VEN
 	@touch $@
 
 demo: $(VENV)/stamp-base
-	$(VENV)/bin/sostenuto fit --out $(DEMO) --overwrite --audit quick
-	@echo "The report is $(CURDIR)/$(DEMO)/report.html"
+	$(VENV)/bin/sostenuto fit digits/noise-padded --out $(DEMO) --overwrite --budget 30s --compare unicornn --compare lstm
+	$(VENV)/bin/sostenuto fit --out $(DEMO)/audited --overwrite --epochs 10 --audit quick
+	@echo "The report is $(CURDIR)/$(DEMO)/report.html, an audited run's $(CURDIR)/$(DEMO)/audited/report.html"
 
 # Two workers with one thread each: on two cores they would otherwise fight over them. A file's tests go to one worker,
 # so that a kernel is compiled, and a model trained for a file, by one of them alone.
@@ -66,9 +68,12 @@ docs: $(VENV)/stamp-docs
 	$(RUN) -m sphinx -j auto -W --keep-going -b html docs docs/_build/html
 	@echo "The documentation is $(CURDIR)/docs/_build/html/index.html"
 
+verdicts: $(VENV)/stamp-base
+	$(RUN) -m sostenuto.experiments.summary
+
 bench: $(VENV)/stamp-base
 	$(VENV)/bin/sostenuto bench --out results
 
 clean:
-	rm -rf $(VENV) docs/_build docs/reference build dist htmlcov .coverage .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) docs/_build docs/reference docs/results build dist htmlcov .coverage .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests docs -name __pycache__ -type d -prune -exec rm -rf {} +

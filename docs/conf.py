@@ -1,8 +1,10 @@
 """Sphinx settings: pages in MyST Markdown, the reference from the docstrings."""
 
 import re
+from pathlib import Path
 
 from sostenuto import __version__
+from sostenuto.experiments.summary import write_pages
 
 project = "sostenuto"
 author = "The sostenuto authors"
@@ -31,6 +33,10 @@ napoleon_numpy_docstring = False
 python_maximum_signature_line_length = 100
 # A single backtick in a docstring names an object; one that has no page of its own is shown as code.
 default_role = "py:obj"
+
+
+HERE = Path(__file__).parent
+write_pages(HERE.parent / "results" / "experiments", HERE / "results")
 
 
 def escape_bars(*arguments):

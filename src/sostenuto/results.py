@@ -3,11 +3,13 @@
 import json
 import math
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from sostenuto.choices import DataPart
 
 Numbers = tuple[float, ...]
+Outcome = Literal["good", "caution", "bad", "unknown"]
+"""How a verdict speaks of what was found."""
 
 
 @dataclass(frozen=True)
@@ -252,7 +254,8 @@ class BacktestResult(Record):
 class ExperimentNumber(Record):
     """One number of an experiment beside the paper's, or a law and whether it held.
 
-    ``spread`` is the standard deviation over ``count`` repetitions; ``better`` is ``"higher"``, ``"lower"`` or empty.
+    ``spread`` is the standard deviation over ``count`` repetitions, whose seeds are ``seeds``; ``better`` is
+    ``"higher"``, ``"lower"`` or empty. ``recipe`` says in words how it came about, ``why`` why it was not judged.
     ``headline`` numbers decide the verdict of the experiment as a whole.
     """
 
@@ -269,6 +272,9 @@ class ExperimentNumber(Record):
     evidence: str = ""
     remark: str = ""
     headline: bool = True
+    recipe: str = ""
+    why: str = ""
+    seeds: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -282,7 +288,12 @@ class ExperimentTable(Record):
 
 @dataclass(frozen=True)
 class ExperimentResult(Record):
-    """What an experiment found beside what its paper says; ``data`` holds the checksum of every data set read."""
+    """What an experiment found beside what its paper says, and where it comes from.
+
+    ``data`` holds the checksum of every data set read, ``commit`` and ``code`` name the code that ran, ``command``
+    repeats it. ``test_evaluations`` counts how often a trained model was scored on the test part: ``made``, all that
+    the run's folder holds, and ``shown``, those behind this result; it is empty where nobody counted.
+    """
 
     name: str
     title: str
@@ -299,6 +310,11 @@ class ExperimentResult(Record):
     settings: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     data: dict[str, str] = field(default_factory=dict)
+    recipe: str = ""
+    command: str = ""
+    commit: str = "unknown"
+    code: str = "unknown"
+    test_evaluations: dict[str, int] = field(default_factory=dict)
 
 
 def plain(value: Any) -> Any:
@@ -318,6 +334,8 @@ def _typed(hint: Any, value: Any) -> Any:
         return hint.from_dict(value)  # pyright: ignore[reportAttributeAccessIssue]
     if get_origin(hint) is tuple:
         return tuple(_typed(get_args(hint)[0], item) for item in value)
+    if get_origin(hint) is dict and isinstance(value, dict):
+        return {key: _typed(get_args(hint)[1], item) for key, item in value.items()}
     if hint is float:
         return math.nan if value is None else float(value)
     if value is not None and type(None) in get_args(hint):

@@ -10,7 +10,6 @@ from torch import nn
 from sostenuto.audits import adapt
 from sostenuto.audits.audit import audit
 from sostenuto.audits.page import render
-from sostenuto.audits.verdicts import verdict
 from sostenuto.models.prediction import SequenceClassifier, SequenceRegressor
 from sostenuto.nn import LipschitzRNN, UnICORNN
 
@@ -59,7 +58,7 @@ def test_a_model_on_a_gpu_is_judged_as_on_the_cpu(name):
     assert found.gradients.layers[0].ratio == pytest.approx(here.gradients.layers[0].ratio, rel=0.02)
     assert found.curvature.top[0] == pytest.approx(here.curvature.top[0], rel=0.02)
     for check in ("memory", "lyapunov", "certificates", "gradients", "generalization"):
-        assert verdict(check, found.results()[check]).label == verdict(check, here.results()[check]).label
+        assert found.verdicts[check].label == here.verdicts[check].label
     assert len(render(found)) > 10_000
 
 

@@ -7,10 +7,16 @@ import pytest
 import torch
 from torch import nn
 
-from sostenuto.audits import adapt, error_gap, gradient_flow, hessian_spectrum, noise_error, perturbation_error
+from sostenuto.audits import (
+    adapt,
+    generalization_gap,
+    gradient_flow,
+    hessian_spectrum,
+    noise_accuracy,
+    perturbation_error,
+)
 from sostenuto.audits.audit import AuditReport, audit
 from sostenuto.audits.page import render
-from sostenuto.audits.verdicts import verdict
 from sostenuto.checks import InputError
 from sostenuto.models.prediction import SequenceRegressor
 from sostenuto.nn import GRU
@@ -50,12 +56,12 @@ def test_every_check_but_those_of_classes_answers(report):
 
 
 def test_errors_are_in_the_targets_own_unit(report, data):
-    assert report.noise.spread == pytest.approx(5 * float(data[1].std(correction=0)), rel=1e-5)
-    assert report.noise.clean_error == pytest.approx(report.attack.clean_error)
-    assert report.perturbation.start == pytest.approx(report.noise.clean_error, rel=1e-5)
-    assert report.generalization.test.error == pytest.approx(report.noise.clean_error)
+    assert report.noise.guess == pytest.approx(5 * float(data[1].std(correction=0)), rel=1e-5)
+    assert report.noise.clean_score == pytest.approx(report.attack.clean_score)
+    assert report.perturbation.start == pytest.approx(report.noise.clean_score, rel=1e-5)
+    assert report.generalization.test.score == pytest.approx(report.noise.clean_score)
     for name in ("noise", "attack", "generalization", "perturbation"):
-        assert " kPa" in report.results()[name].summary()
+        assert " kPa" in report.results[name].summary()
 
 
 def test_the_page_reads_well_without_classes(report):
@@ -63,8 +69,8 @@ def test_the_page_reads_well_without_classes(report):
     assert "accuracy" not in page.lower()
     assert "root mean square error, kPa" in page
     assert "Does not apply" in page
-    for name, result in report.results().items():
-        assert verdict(name, result).label in page
+    for name in report.results:
+        assert report.verdicts[name].label in page
 
 
 def test_the_report_survives_json(report):
@@ -75,9 +81,9 @@ def test_noise_and_perturbation_of_a_mean_are_known():
     """Noise of one deviation s moves a mean over T steps by s/√T; a change β of the weight moves it by β|x̄|."""
     X = torch.randn(400, 16, 1, generator=torch.Generator().manual_seed(0))
     y = X.mean(1)
-    found = noise_error(Mean(), X, y, levels=(0, 1.0), repeats=4)
-    assert found.error[0] == pytest.approx(0.0, abs=1e-7)
-    assert found.error[1] == pytest.approx(float(X.std(correction=0)) / 4, rel=0.1)
+    found = noise_accuracy(Mean(), X, y, levels=(0, 1.0), repeats=4)
+    assert found.score[0] == pytest.approx(0.0, abs=1e-7)
+    assert found.score[1] == pytest.approx(float(X.std(correction=0)) / 4, rel=0.1)
     moved = perturbation_error(Mean(), [0.5], X, y=y, norm="loss", target_scale=2.0)
     assert moved.error[0] == pytest.approx(2 * 0.5 * float(y.square().mean().sqrt()), rel=1e-3)
     assert moved.measure == "error"
@@ -94,11 +100,11 @@ def test_the_hessian_of_a_squared_error_is_known():
 def test_the_gap_and_its_error_by_hand():
     X = torch.zeros(50, 4, 1)
     small, large = torch.full((50,), 0.1), torch.cat([torch.full((25,), 0.3), torch.full((25,), 0.5)])
-    found = error_gap(Mean(), X, small, X, large, target_scale=2.0, target_unit="m")
-    assert found.train.error == pytest.approx(0.2)
+    found = generalization_gap(Mean(), X, small, X, large, target_scale=2.0, target_unit="m")
+    assert found.train.score == pytest.approx(0.2)
     assert found.gap == pytest.approx(2 * (0.17**0.5 - 0.1))
     spread = 4 * torch.tensor([0.09, 0.25]).repeat(25).double().std() / 50**0.5
-    assert found.gap_error == pytest.approx(float(spread) / (2 * found.test.error), rel=1e-5)
+    assert found.gap_error == pytest.approx(float(spread) / (2 * found.test.score), rel=1e-5)
     assert "does worse than always answering their mean" in found.summary()
 
 
@@ -125,7 +131,7 @@ def test_numbers_at_every_step_are_handled_and_padding_counts_for_nothing(flat):
     assert found.noise.count == int(lengths.sum())
     answers = model(X).reshape(12, 9, -1)
     squares = (answers - y.reshape(12, 9, -1)).square().mean(-1)[~padding]
-    assert found.noise.clean_error == pytest.approx(float(squares.mean().sqrt().detach()), rel=1e-5)
+    assert found.noise.clean_score == pytest.approx(float(squares.mean().sqrt().detach()), rel=1e-5)
 
 
 @pytest.mark.parametrize(

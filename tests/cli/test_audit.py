@@ -25,7 +25,7 @@ def test_a_run_is_audited_on_its_own_test_part(run):
     assert "memory: " in done.output
     assert f"The page is {run / 'audit.html'}" in done.output
     assert "audit of a model" in (run / "audit.html").read_text()
-    assert json.loads((run / "audit.json").read_text())["noise"]["count"] == 128
+    assert json.loads((run / "audit.json").read_text())["results"]["noise"]["count"] == 128
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def test_a_fit_puts_its_audit_on_its_page(demo):
 def test_the_demos_audit_refuses_nothing_that_applies_to_its_model(demo):
     found = json.loads((demo / "audit.json").read_text())
     assert {name: why for name, why in found["refused"].items() if not why.startswith("not applicable")} == {}
-    assert found["gradients"]["verdict"] in ("healthy", "vanishing", "exploding")
+    assert found["results"]["gradients"]["verdict"] in ("healthy", "vanishing", "exploding")
     assert "Not measured" not in (demo / "report.html").read_text()
 
 
@@ -63,7 +63,7 @@ def test_two_runs_side_by_side_and_json(run, tmp_path):
         app, ["audit", str(run), "digits", "--against", str(run), *CHECKS, "--out", str(page), "--json"]
     )
     assert done.exit_code == 0, done.output
-    assert json.loads(done.output)["memory"]["horizon"] == 63
+    assert json.loads(done.output)["results"]["memory"]["horizon"] == 63
     assert "Side by side" in page.read_text()
 
 
@@ -85,7 +85,7 @@ def test_a_run_of_a_regression_is_audited_in_the_targets_unit(waves):
     assert found["task"] == "regression"
     assert set(found["refused"]) == {"calibration", "certified"}
     result = json.loads((waves / "run-numbers" / "result.json").read_text())
-    assert found["noise"]["clean_error"] == pytest.approx(result["regression"]["rmse"], rel=1e-4)
+    assert found["results"]["noise"]["clean_score"] == pytest.approx(result["regression"]["rmse"], rel=1e-4)
     assert found["data"].endswith(f"numbers.npz, {result['evaluated_on']} part")
     page = (waves / "run-numbers" / "audit.html").read_text()
     assert "root mean square error, kPa" in page
@@ -138,7 +138,7 @@ def test_a_module_of_ones_own_answers_in_the_units_of_the_data(waves, tmp_path, 
     assert done.exit_code == 0, done.output
     found = json.loads(page.with_suffix(".json").read_text())
     truth = np.load(waves / "numbers.npz")["y"]
-    assert found["noise"]["clean_error"] == pytest.approx(np.sqrt(np.mean((truth - 1000) ** 2)), rel=1e-4)
+    assert found["results"]["noise"]["clean_score"] == pytest.approx(np.sqrt(np.mean((truth - 1000) ** 2)), rel=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def test_run_resume_and_json(monkeypatch, tmp_path):
     found = json.loads(call("reproduce", *options, "--json", "--out", folder).stdout)
     assert (found["name"], found["protocol"], found["settings"]["widths"]) == (NAME, "quick", [1, 2])
     listed = json.loads(call("reproduce", "--list", "--json").stdout)
-    assert next(line for line in listed if line["name"] == NAME)["verdict"]
+    assert next(line for line in listed if line["name"] == NAME)["results"]
 
 
 @pytest.mark.parametrize(
@@ -43,9 +43,9 @@ def test_run_resume_and_json(monkeypatch, tmp_path):
         (("wang2024/figur-1",), "did you mean 'wang2024/figure-1'"),
         (("nonsense",), "sostenuto reproduce --list shows what there is"),
         ((), "expected the name of an experiment"),
-        ((NAME, "--quick", "--full"), "expected one of --quick, --reduced and --full"),
+        ((NAME, "--quick", "--protocol", "paper"), "expected one of --quick and --protocol"),
         ((NAME, "--quick", "--set", "width=3"), "did you mean 'widths'"),
-        ((NAME, "--reduced"), "the protocol of wang2024/figure-1"),
+        ((NAME, "--protocol", "reduced"), "the protocol of wang2024/figure-1"),
     ],
 )
 def test_mistakes_are_exit_code_2(arguments, fragment, monkeypatch, tmp_path):

@@ -11,12 +11,11 @@ import sostenuto.experiments
 
 CONFIG = """
 title = "A toy"
-paper = "toy2009"
 what = "Adds numbers."
 needs_data = []
 needs_device = "cpu"
 time = "1 s"
-[full]
+[paper]
 cells = 3
 scale = 1.0
 [quick]

@@ -1,33 +1,76 @@
-"""The numbers that docs/experiments.md tells are the stored ones."""
+"""docs/experiments.md tells what ``results/experiments`` holds, and every stored result is whole."""
 
 from pathlib import Path
 
 import pytest
 
+from sostenuto.experiments.catalog import find, names
+from sostenuto.experiments.expectation import MEASURED, NOT_RUN, ORDER, overall
+from sostenuto.experiments.provenance import code_digest
 from sostenuto.experiments.stored import read_result
+from sostenuto.experiments.summary import page, replaced, stem, stored_results
 
 ROOT = Path(__file__).parents[2]
-SECTION = (
-    (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8").split("## What has been found")[1].split("\n## ")[0]
-)
-ROWS = [
-    [cell.strip() for cell in line.strip("|").split("|")]
-    for line in SECTION.splitlines()
-    if "/t" in line and line.startswith("|")
-]
+PAGE = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
+FILES = sorted((ROOT / "results" / "experiments").glob("*.json"))
+RESULTS = stored_results(ROOT / "results" / "experiments")
 
 
-@pytest.mark.parametrize(("item", "name", "paper", "here", "verdict"), ROWS)
-def test_a_documented_number_is_the_stored_one(item, name, paper, here, verdict):
-    result = read_result(ROOT / "results" / "experiments" / f"{item.replace('/', '_')}.json")
-    number = next(one for one in result.numbers if one.name == name)
-    assert f"{number.value:.2f}" == here
-    assert number.verdict == verdict
-    assert paper == "–" if number.expected is None else float(paper) == number.expected
+def test_the_page_is_in_step_with_the_results():
+    assert replaced(PAGE, RESULTS) == PAGE, "run: make verdicts"
 
 
-def test_the_table_has_rows_and_counts_the_results():
-    assert len(ROWS) >= 10
-    stored = len(list((ROOT / "results" / "experiments").glob("*.json")))
-    items = len(list((ROOT / "src" / "sostenuto" / "experiments").glob("*/*/config.toml")))
-    assert f"Of the {items} items {stored} have a stored result" in SECTION
+def test_failures_come_first():
+    places = [ORDER.index(one.verdict) for one in RESULTS]
+    assert places == sorted(places)
+    assert len(RESULTS) == len(FILES)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+class TestStored:
+    def test_is_of_an_item_and_a_protocol_that_are_there(self, path):
+        result = read_result(path)
+        assert path.stem == stem(result)
+        experiment = find(result.name)
+        assert result.protocol in experiment.protocols
+        assert [one.name for one in result.numbers] == list(experiment.expected)
+        assert result.verdict == overall(result.numbers)
+
+    def test_is_judged_by_the_rules(self, path):
+        """The stored verdict of a number is what the rules make of it now."""
+        result = read_result(path)
+        for one, expectation in zip(result.numbers, find(result.name).expected.values(), strict=True):
+            if one.value is not None and one.expected is not None:
+                assert one.verdict == expectation.judge(one.value, one.spread, one.count), one.name
+            if one.verdict in ("undecided", "not judged"):
+                assert one.why, one.name
+
+    def test_says_where_each_number_comes_from(self, path):
+        result = read_result(path)
+        assert result.command.startswith(f"sostenuto reproduce {result.name} --protocol {result.protocol} --seed ")
+        assert result.commit
+        assert result.code
+        for one in result.numbers:
+            assert one.recipe or one.verdict in (NOT_RUN, "not measured"), one.name
+            assert one.value is None or len(one.seeds) == one.count, one.name
+            if "with views" in one.name and one.value is not None:
+                assert "with views (" in one.recipe, one.name
+            if "with views (" in one.recipe:
+                assert "with views" in one.name, one.name
+        written = page(result)
+        assert all(text in written for text in (result.command, result.commit, result.code))
+
+
+def test_every_item_is_told_of():
+    for name in names():
+        assert f"{name}" in PAGE
+    assert MEASURED not in {one.verdict for one in RESULTS}
+
+
+def test_an_edit_of_the_code_changes_its_digest(tmp_path):
+    source = tmp_path / "run.py"
+    source.write_text("from sostenuto.experiments.tasks.contest import compete\n")
+    first = code_digest(source)
+    assert code_digest(source) == first
+    source.write_text("from sostenuto.experiments.tasks.sweeps import sweep\n")
+    assert code_digest(source) != first

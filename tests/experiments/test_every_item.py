@@ -9,12 +9,18 @@ from pathlib import Path
 import pytest
 
 from sostenuto.data.registry import sources
-from sostenuto.experiments.catalog import FILES, ROOT, find, names
+from sostenuto.experiments.catalog import FILES, PROTOCOLS, ROOT, find, names
 from sostenuto.experiments.runner import reproduce
 
 ITEMS = names()
 CHEAP = ("erichson2021/figure-6", "rusch2021/figure-7", "wang2024/figure-1")
 """Run here with --quick: at most three, of a few seconds each, all of whose laws hold."""
+AMOUNTS = {
+    *("seeds", "runs", "draws", "networks", "epochs", "step_epochs", "patience", "rounds", "devices", "sets", "every"),
+    *("points", "pairs", "num_test", "widths", "layers", "network_sets", "widened_most", "thinned", "probes"),
+    *("asked", "attacked", "curved", "learning_rate", "batch_size", "tf32", "precision", "loop_rounds"),
+}
+"""What a reduced protocol may have less of; learning_rate and batch_size where they are lists that a figure sweeps."""
 HOMES = {"matplotlib", "sklearn", "numba", "triton", "accelerate", "dask", "distributed", "zarr", "cvxpy"}
 KNOWN_DATA = {name for source in sources() for name in (*source.names, source.prefix)}
 
@@ -39,9 +45,13 @@ class TestItem:
         assert set(experiment.needs_data) <= KNOWN_DATA
         for text in (experiment.title, experiment.what, experiment.time):
             assert text.strip()
-        assert set(experiment.comparable) <= {"quick", "reduced", "full"}
+        assert set(experiment.comparable) <= set(PROTOCOLS)
         for protocol in experiment.protocols:
-            assert set(experiment.settings(protocol)) == set(experiment.protocols["full"])
+            assert set(experiment.settings(protocol)) == set(experiment.protocols[experiment.first])
+
+    def test_reduced_is_the_papers_recipe_with_less_of_it(self, name):
+        changed = find(name).protocols.get("reduced", {})
+        assert {key.rpartition(".")[2] for key in changed} <= AMOUNTS
 
     def test_expects_something(self, name):
         experiment = find(name)

@@ -29,7 +29,7 @@ def test_numbers_stand_beside_the_papers(write_toy, tmp_path):
     total, law = result.numbers
     assert (total.name, total.value, total.expected, total.verdict) == ("sum", 3.0, 3.0, "reproduced")
     assert (law.verdict, law.evidence) == ("law holds", "3.0")
-    assert (result.verdict, result.protocol, result.seed) == ("reproduced", "full", 3)
+    assert (result.verdict, result.protocol, result.seed) == ("reproduced", "paper", 3)
     assert result.settings == {"cells": 3, "scale": 1.0}
     assert {"sostenuto", "torch", "device", "python"} <= result.environment.keys()
     assert read_result(tmp_path / "out" / "result.json") == result
@@ -40,18 +40,77 @@ def test_numbers_stand_beside_the_papers(write_toy, tmp_path):
 
 @pytest.mark.parametrize(
     ("scale", "verdict"),
-    [(1.0, "reproduced"), (0.9, "reproduced"), (2.0, "better"), (0.5, "worse"), (-1.0, "law fails")],
+    [(1.0, "reproduced"), (0.9, "reproduced"), (2.0, "undecided"), (0.5, "worse"), (-1.0, "law fails")],
 )
 def test_verdicts(write_toy, tmp_path, scale, verdict):
     assert toy(write_toy(), tmp_path / "out", changes={"scale": scale}).verdict == verdict
 
 
-def test_a_quick_run_is_not_compared_but_its_laws_are(write_toy, tmp_path):
+def test_a_quick_run_is_not_judged(write_toy, tmp_path):
     result = toy(write_toy(), tmp_path / "out", protocol="quick")
-    assert [one.verdict for one in result.numbers] == ["not compared", "law holds"]
-    assert result.verdict == "law holds"
-    compared = toy(write_toy(config=CONFIG.replace("[full]", 'comparable = ["quick"]\n[full]')), tmp_path / "out")
-    assert compared.verdict == "law holds"
+    assert [one.verdict for one in result.numbers] == ["not compared", "not compared"]
+    assert result.verdict == "not compared"
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "no law is judged" in page
+    assert "Quick run, not the experiment itself. What was added." in page
+    config = CONFIG.replace("[paper]", 'comparable = ["quick"]\n[paper]')
+    assert toy(write_toy(config=config), tmp_path / "out", protocol="quick").verdict == "worse"
+
+
+def test_better_needs_seeds_that_agree(write_toy, tmp_path):
+    def numbers(values):
+        run = RUN.replace('bench.number("sum", sum(values))', f'bench.number("sum", {values})')
+        return toy(write_toy(run), tmp_path / "out").numbers[0]
+
+    assert numbers([4.0, 4.1, 4.2]).verdict == "better"
+    assert numbers([2.5, 4.0, 6.5]).verdict == "reproduced"
+    one = numbers([4.1])
+    assert (one.verdict, one.why, one.seeds) == ("undecided", "one seed", (0,))
+
+
+@pytest.mark.parametrize(
+    ("reason", "verdict", "why"),
+    [
+        ("seeds=1", "undecided", "one seed"),
+        ("seeds=2", "law holds", ""),
+        ("undecided='within two standard errors'", "undecided", "within two standard errors"),
+        ("not_judged='LSTM had 15 epochs, ours 560'", "not judged", "LSTM had 15 epochs, ours 560"),
+    ],
+)
+def test_a_law_that_cannot_be_judged_says_why(write_toy, tmp_path, reason, verdict, why):
+    run = RUN.replace("str(sum(values)))", f"str(sum(values)), {reason})")
+    law = toy(write_toy(run), tmp_path / "out").numbers[1]
+    assert (law.verdict, law.why) == (verdict, why)
+
+
+def test_a_number_says_where_it_comes_from(write_toy, tmp_path):
+    result = toy(write_toy(), tmp_path / "out", seed=3, changes={"scale": 2.0})
+    assert result.command == "sostenuto reproduce toy2009/figure-1 --protocol paper --seed 3 --set scale=2.0"
+    assert result.recipe == "paper protocol: scale 2.0 instead of 1.0"
+    assert len(result.code) == 12
+    assert result.commit != ""
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert '<a href="#how-1">6</a>' in page
+    assert 'id="how-1"' in page
+    for text in (result.command, result.commit, result.code, result.recipe):
+        assert text in page
+
+
+def test_an_edited_experiment_does_not_reuse_its_cells(write_toy, tmp_path):
+    out = tmp_path / "out"
+    toy(write_toy(), out)
+    edited = toy(write_toy(RUN.replace("scale * index", "scale * index * 1.5")), out)
+    assert calls(out) == [0, 1, 2] * 2
+    assert edited.numbers[0].value == 4.5
+
+
+def test_scores_on_the_test_part_are_counted(write_toy, tmp_path):
+    run = RUN.replace("lambda i=i: add(i))", "lambda i=i: add(i), tests=True)")
+    root, out = write_toy(run), tmp_path / "out"
+    assert toy(root, out).test_evaluations == {"made": 3, "shown": 3}
+    again = toy(root, out, changes={"scale": 2.0})
+    assert again.test_evaluations == {"made": 6, "shown": 3}
+    assert "6, 3 of them behind the numbers here" in (out / "report.html").read_text()
 
 
 def test_a_second_run_computes_nothing(write_toy, tmp_path):
@@ -225,7 +284,7 @@ def test_mistakes_of_an_experiment_are_told(write_toy, tmp_path, change, message
     ("config", "message"),
     [
         (CONFIG.replace('title = "A toy"\n', ""), "missed title"),
-        (CONFIG + "seeds = 3\n", r"expected \[quick\] to change settings of \[full\], got seeds"),
+        (CONFIG + "seeds = 3\n", r"expected \[quick\] to change settings of \[paper\], got seeds"),
         (CONFIG.replace("time =", "times ="), "missed time and got times"),
         ("title = ", "expected TOML"),
     ],
@@ -239,6 +298,6 @@ def test_unknown_settings_and_protocols_are_refused(write_toy, tmp_path):
     with pytest.raises(InputError, match=r"got 'scales'; did you mean 'scale' or 'cells'\? there are cells, scale"):
         toy(write_toy(), tmp_path / "out", changes={"scales": 2.0})
     with pytest.raises(
-        InputError, match="the protocol of toy2009/figure-1 to be one of 'quick', 'full', got 'reduced'"
+        InputError, match="the protocol of toy2009/figure-1 to be one of 'paper', 'quick', got 'reduced'"
     ):
         toy(write_toy(), tmp_path / "out", protocol="reduced")

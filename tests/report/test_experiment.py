@@ -19,7 +19,9 @@ def make_result(verdict: str = "better", **options) -> ExperimentResult:
         ExperimentNumber("speed", "not measured", evidence="no GPU here"),
     )
     values = {"numbers": numbers, "tables": (ExperimentTable("More", ("a", "b"), (("1", "2"),)),), **options}
-    return ExperimentResult("009/toy", "A toy", "009", "What.", "full", verdict, "2026-01-01", 0, 3.0, **values)
+    return ExperimentResult(
+        "toy2009/figure-1", "A toy", "toy2009", "What.", "paper", verdict, "2026-01-01", 0, 3.0, **values
+    )
 
 
 DRAWINGS = {

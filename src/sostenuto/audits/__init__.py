@@ -1,5 +1,6 @@
-"""Questions put to any trained sequence model, each answered by a frozen record of numbers: a method a file.
+"""Checks of any trained sequence model, each answered by a frozen record of numbers; one method per file.
 
+`audit` runs the checks of a report; the others stand alone. Records are found beside the functions that return them.
 Names are imported when first used.
 """
 
@@ -7,80 +8,75 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sostenuto.audits.adapter import Adapted, adapt
+    from sostenuto.audits.adapter import adapt
     from sostenuto.audits.audit import AuditReport
-    from sostenuto.audits.base import AuditResult
-    from sostenuto.audits.curvature.hessian import HessianSpectrum, hessian_spectrum
-    from sostenuto.audits.curvature.surface import LossSurface, loss_surface
-    from sostenuto.audits.generalization.calibration import Calibration, calibration
-    from sostenuto.audits.generalization.error_gap import ErrorGap, error_gap
-    from sostenuto.audits.generalization.gap import GeneralizationGap, generalization_gap
-    from sostenuto.audits.gradients.flow import GradientFlow, gradient_flow
-    from sostenuto.audits.gradients.oscillator_gradients import OscillatorGradients, oscillator_gradient_bounds
-    from sostenuto.audits.memory.exponential_sums import ExponentialSum, fit_exponential_sum, perturbed_sum_error
-    from sostenuto.audits.memory.function import MemoryFunction, memory_function
-    from sostenuto.audits.memory.tokens import RepeatedTokens, token_memory
-    from sostenuto.audits.robustness.adversarial import AdversarialAccuracy, adversarial_accuracy
-    from sostenuto.audits.robustness.adversarial_error import AdversarialError, adversarial_error
-    from sostenuto.audits.robustness.certified_accuracy import CertifiedAccuracy, certified_accuracy
-    from sostenuto.audits.robustness.certified_radius import CertifiedRadius, certified_radius
-    from sostenuto.audits.robustness.noise import NoiseAccuracy, noise_accuracy
-    from sostenuto.audits.robustness.noise_error import NoiseError, noise_error
-    from sostenuto.audits.stability.certified_stability import CertifiedStability, certified_stability
-    from sostenuto.audits.stability.fixed_points import FixedPoints, fixed_points
-    from sostenuto.audits.stability.linearized_gru import LinearizedGRU, linearized_gru
-    from sostenuto.audits.stability.linearized_lstm import LinearizedLSTM, linearized_lstm
-    from sostenuto.audits.stability.lyapunov_spectrum import LyapunovSpectrum, lyapunov_spectrum
-    from sostenuto.audits.stability.oscillator_saddles import OscillatorSaddles, oscillator_saddles
-    from sostenuto.audits.stability.oscillator_states import OscillatorStates, oscillator_state_bound
-    from sostenuto.audits.stability.perturbation import (
-        PerturbationError,
-        StabilityRadius,
-        perturbation_error,
-        stability_radius,
-    )
-    from sostenuto.audits.stability.state_spectrum import StateSpectrum, state_spectrum
-    from sostenuto.audits.stability.teacher_filter import TeacherFilter, teacher_filter
+    from sostenuto.audits.base import AuditResult, Check
+    from sostenuto.audits.curvature.hessian import hessian_spectrum
+    from sostenuto.audits.curvature.surface import loss_surface
+    from sostenuto.audits.generalization.calibration import calibration
+    from sostenuto.audits.generalization.gap import generalization_gap
+    from sostenuto.audits.generalization.skill import skill
+    from sostenuto.audits.gradients.flow import gradient_flow
+    from sostenuto.audits.gradients.oscillator_gradients import oscillator_gradient_bounds
+    from sostenuto.audits.memory.exponential_sums import fit_exponential_sum, perturbed_sum_error
+    from sostenuto.audits.memory.function import memory_function
+    from sostenuto.audits.memory.tokens import token_memory
+    from sostenuto.audits.robustness.adversarial import adversarial_accuracy
+    from sostenuto.audits.robustness.certified_accuracy import certified_accuracy
+    from sostenuto.audits.robustness.certified_radius import certified_radius
+    from sostenuto.audits.robustness.noise import noise_accuracy
+    from sostenuto.audits.stability.certified_stability import certified_stability
+    from sostenuto.audits.stability.fixed_points import fixed_points
+    from sostenuto.audits.stability.linearized_gru import linearized_gru
+    from sostenuto.audits.stability.linearized_lstm import linearized_lstm
+    from sostenuto.audits.stability.lyapunov_spectrum import lyapunov_spectrum
+    from sostenuto.audits.stability.oscillator_saddles import oscillator_saddles
+    from sostenuto.audits.stability.oscillator_states import oscillator_state_bound
+    from sostenuto.audits.stability.perturbation import perturbation_error, stability_radius
+    from sostenuto.audits.stability.state_spectrum import state_spectrum
+    from sostenuto.audits.stability.teacher_filter import teacher_filter
+
+_HOMES = {
+    "adapter": ("adapt",),
+    "audit": ("AuditReport",),
+    "base": ("AuditResult", "Check"),
+    "curvature.hessian": ("hessian_spectrum",),
+    "curvature.surface": ("loss_surface",),
+    "generalization.calibration": ("calibration",),
+    "generalization.gap": ("generalization_gap",),
+    "generalization.skill": ("skill",),
+    "gradients.flow": ("gradient_flow",),
+    "gradients.oscillator_gradients": ("oscillator_gradient_bounds",),
+    "memory.exponential_sums": ("fit_exponential_sum", "perturbed_sum_error"),
+    "memory.function": ("memory_function",),
+    "memory.tokens": ("token_memory",),
+    "robustness.adversarial": ("adversarial_accuracy",),
+    "robustness.certified_accuracy": ("certified_accuracy",),
+    "robustness.certified_radius": ("certified_radius",),
+    "robustness.noise": ("noise_accuracy",),
+    "stability.certified_stability": ("certified_stability",),
+    "stability.fixed_points": ("fixed_points",),
+    "stability.linearized_gru": ("linearized_gru",),
+    "stability.linearized_lstm": ("linearized_lstm",),
+    "stability.lyapunov_spectrum": ("lyapunov_spectrum",),
+    "stability.oscillator_saddles": ("oscillator_saddles",),
+    "stability.oscillator_states": ("oscillator_state_bound",),
+    "stability.perturbation": ("perturbation_error", "stability_radius"),
+    "stability.state_spectrum": ("state_spectrum",),
+    "stability.teacher_filter": ("teacher_filter",),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "Adapted",
-    "AdversarialAccuracy",
-    "AdversarialError",
     "AuditReport",
     "AuditResult",
-    "Calibration",
-    "CertifiedAccuracy",
-    "CertifiedRadius",
-    "CertifiedStability",
-    "ErrorGap",
-    "ExponentialSum",
-    "FixedPoints",
-    "GeneralizationGap",
-    "GradientFlow",
-    "HessianSpectrum",
-    "LinearizedGRU",
-    "LinearizedLSTM",
-    "LossSurface",
-    "LyapunovSpectrum",
-    "MemoryFunction",
-    "NoiseAccuracy",
-    "NoiseError",
-    "OscillatorGradients",
-    "OscillatorSaddles",
-    "OscillatorStates",
-    "PerturbationError",
-    "RepeatedTokens",
-    "StabilityRadius",
-    "StateSpectrum",
-    "TeacherFilter",
+    "Check",
     "adapt",
     "adversarial_accuracy",
-    "adversarial_error",
     "calibration",
     "certified_accuracy",
     "certified_radius",
     "certified_stability",
-    "error_gap",
     "fit_exponential_sum",
     "fixed_points",
     "generalization_gap",
@@ -92,84 +88,22 @@ __all__ = [
     "lyapunov_spectrum",
     "memory_function",
     "noise_accuracy",
-    "noise_error",
     "oscillator_gradient_bounds",
     "oscillator_saddles",
     "oscillator_state_bound",
     "perturbation_error",
     "perturbed_sum_error",
+    "skill",
     "stability_radius",
     "state_spectrum",
     "teacher_filter",
     "token_memory",
 ]
 
-_HOMES = {
-    "teacher_filter": "stability.teacher_filter",
-    "TeacherFilter": "stability.teacher_filter",
-    "noise_error": "robustness.noise_error",
-    "NoiseError": "robustness.noise_error",
-    "error_gap": "generalization.error_gap",
-    "ErrorGap": "generalization.error_gap",
-    "certified_accuracy": "robustness.certified_accuracy",
-    "CertifiedAccuracy": "robustness.certified_accuracy",
-    "AdversarialError": "robustness.adversarial_error",
-    "adversarial_error": "robustness.adversarial_error",
-    "Adapted": "adapter",
-    "AuditReport": "audit",
-    "adapt": "adapter",
-    "PerturbationError": "stability.perturbation",
-    "StabilityRadius": "stability.perturbation",
-    "perturbation_error": "stability.perturbation",
-    "stability_radius": "stability.perturbation",
-    "GradientFlow": "gradients.flow",
-    "gradient_flow": "gradients.flow",
-    "HessianSpectrum": "curvature.hessian",
-    "LossSurface": "curvature.surface",
-    "hessian_spectrum": "curvature.hessian",
-    "loss_surface": "curvature.surface",
-    "AdversarialAccuracy": "robustness.adversarial",
-    "AuditResult": "base",
-    "Calibration": "generalization.calibration",
-    "GeneralizationGap": "generalization.gap",
-    "calibration": "generalization.calibration",
-    "generalization_gap": "generalization.gap",
-    "CertifiedRadius": "robustness.certified_radius",
-    "certified_radius": "robustness.certified_radius",
-    "CertifiedStability": "stability.certified_stability",
-    "FixedPoints": "stability.fixed_points",
-    "LinearizedGRU": "stability.linearized_gru",
-    "linearized_gru": "stability.linearized_gru",
-    "LinearizedLSTM": "stability.linearized_lstm",
-    "linearized_lstm": "stability.linearized_lstm",
-    "LyapunovSpectrum": "stability.lyapunov_spectrum",
-    "ExponentialSum": "memory.exponential_sums",
-    "fit_exponential_sum": "memory.exponential_sums",
-    "perturbed_sum_error": "memory.exponential_sums",
-    "MemoryFunction": "memory.function",
-    "NoiseAccuracy": "robustness.noise",
-    "OscillatorGradients": "gradients.oscillator_gradients",
-    "OscillatorSaddles": "stability.oscillator_saddles",
-    "OscillatorStates": "stability.oscillator_states",
-    "RepeatedTokens": "memory.tokens",
-    "StateSpectrum": "stability.state_spectrum",
-    "certified_stability": "stability.certified_stability",
-    "fixed_points": "stability.fixed_points",
-    "lyapunov_spectrum": "stability.lyapunov_spectrum",
-    "adversarial_accuracy": "robustness.adversarial",
-    "memory_function": "memory.function",
-    "noise_accuracy": "robustness.noise",
-    "oscillator_gradient_bounds": "gradients.oscillator_gradients",
-    "oscillator_saddles": "stability.oscillator_saddles",
-    "oscillator_state_bound": "stability.oscillator_states",
-    "state_spectrum": "stability.state_spectrum",
-    "token_memory": "memory.tokens",
-}
-
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(importlib.import_module(f"sostenuto.audits.{_HOMES[name]}"), name)
+    if name in _HOME_OF:
+        return getattr(importlib.import_module(f"sostenuto.audits.{_HOME_OF[name]}"), name)
     raise AttributeError(f"module 'sostenuto.audits' has no attribute {name!r}; it has: {', '.join(__all__)}")
 
 

@@ -1,53 +1,51 @@
-"""All questions at once: what a model remembers, whether it is stable, whether it can be fooled."""
+"""All checks at once: what a model remembers, whether it is stable, whether it can be fooled."""
 
+import hashlib
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from tqdm import tqdm
 
-from sostenuto.audits.base import AuditResult
-from sostenuto.audits.curvature.hessian import HessianSpectrum
-from sostenuto.audits.generalization.calibration import Calibration
-from sostenuto.audits.generalization.error_gap import ErrorGap
-from sostenuto.audits.generalization.gap import GeneralizationGap
-from sostenuto.audits.gradients.flow import GradientFlow
-from sostenuto.audits.memory.function import MemoryFunction
+from sostenuto.audits.base import UNDECIDED, AuditResult, Check, Judged
+from sostenuto.audits.batches import EvalBatch, eval_batch, is_real, named_part
+from sostenuto.audits.checks import all_checks, all_thresholds
+from sostenuto.audits.context import BUDGETS, AuditContext, Cost, measured_cost
 from sostenuto.audits.model import audited, place_of
-from sostenuto.audits.questions import BUDGETS, CHECKS, NEED_TARGETS, Asked
-from sostenuto.audits.robustness.adversarial import AdversarialAccuracy
-from sostenuto.audits.robustness.adversarial_error import AdversarialError
-from sostenuto.audits.robustness.certified_accuracy import CertifiedAccuracy
-from sostenuto.audits.robustness.measured import is_real, targeted_sequences
-from sostenuto.audits.robustness.noise import NoiseAccuracy
-from sostenuto.audits.robustness.noise_error import NoiseError
-from sostenuto.audits.robustness.targeted import TargetedSequences
-from sostenuto.audits.stability.certified_stability import CertifiedStability
-from sostenuto.audits.stability.lyapunov_spectrum import LyapunovSpectrum
-from sostenuto.audits.stability.perturbation import PerturbationError
-from sostenuto.checks import InputError, check_choice, check_count, require
-from sostenuto.results import Record
+from sostenuto.checks import InputError, check_choice, check_count, check_positive, require
+from sostenuto.results import Outcome, Record
 from sostenuto.training.processes import environment
 
-_OF_NUMBERS: dict[str, type[AuditResult]] = {
-    "noise": NoiseError,
-    "attack": AdversarialError,
-    "generalization": ErrorGap,
-}
-"""Checks whose answer is another record where the targets are numbers."""
+SKILL = "skill"
+"""The check that decides whether the others have anything to say."""
+NO_SKILL = "Undecided: the model is not shown to be better than guessing."
+
+
+@dataclass(frozen=True)
+class CheckVerdict(Record):
+    """What a check's numbers mean: an outcome, its label, the sentences behind it, and the thresholds used."""
+
+    outcome: Outcome
+    label: str
+    text: str
+    number: float | None = None
+    thresholds: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AuditReport(Record):
-    """What every check found; one that does not apply is None, and ``refused`` says why in a sentence.
+    """What every check found, by its name; ``refused`` says of the others in a sentence why they did not answer.
 
-    ``task`` is ``"classification"``, ``"regression"`` or, without targets, empty; ``data`` names the data where that is
-    known, and ``checksum`` changes with them.
+    ``results`` and ``verdicts`` have the same keys, in the order of the page; ``report.memory`` is short for
+    ``report.results.get("memory")``. ``task`` is ``"classification"``, ``"regression"`` or, without targets, empty;
+    ``data`` names the data where that is known, ``checksum`` changes with them, ``weights`` is the SHA-256 of the
+    model's parameters and buffers, and ``date`` when the audit ended (UTC).
     """
 
     model: str
@@ -60,28 +58,23 @@ class AuditReport(Record):
     task: str = ""
     data: str = ""
     checksum: str = ""
-    memory: MemoryFunction | None = None
-    lyapunov: LyapunovSpectrum | None = None
-    certificates: CertifiedStability | None = None
-    gradients: GradientFlow | None = None
-    calibration: Calibration | None = None
-    generalization: GeneralizationGap | ErrorGap | None = None
-    noise: NoiseAccuracy | NoiseError | None = None
-    attack: AdversarialAccuracy | AdversarialError | None = None
-    certified: CertifiedAccuracy | None = None
-    perturbation: PerturbationError | None = None
-    curvature: HessianSpectrum | None = None
+    weights: str = ""
+    date: str = ""
+    classes: tuple[str, ...] = ()
+    results: dict[str, AuditResult] = field(default_factory=dict)
+    verdicts: dict[str, CheckVerdict] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
 
-    def results(self) -> dict[str, AuditResult]:
-        """List the checks that answered."""
-        found = {name: getattr(self, name) for name in CHECKS}
-        return {name: result for name, result in found.items() if result is not None}
+    def __getattr__(self, name: str) -> Any:
+        """Give a check's result by its name, None where it did not answer."""
+        if not name.startswith("_") and name in all_checks():
+            return self.results.get(name)
+        raise AttributeError(f"an audit's report has no {name!r}; its results are {', '.join(self.results) or 'none'}")
 
     def summary(self) -> str:
-        """Say what every check found, a line each."""
-        lines = [f"{name}: {result.summary()}" for name, result in self.results().items()]
+        """Say what every check found, one line each."""
+        lines = [f"{name}: {result.summary()}" for name, result in self.results.items()]
         for name, reason in self.refused.items():
             lines.append(
                 f"{name}: {reason}" if reason.startswith("not applicable") else f"{name}: not measured: {reason}"
@@ -97,10 +90,10 @@ class AuditReport(Record):
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "AuditReport":
         """Rebuild a report from `to_dict`'s output."""
-        kinds = _OF_NUMBERS if values.get("task") == "regression" else {}
-        own = {name: kind.from_dict(values[name]) for name, kind in kinds.items() if values.get(name) is not None}
-        rest = super().from_dict({name: value for name, value in values.items() if name not in own})
-        return replace(rest, **own)  # pyright: ignore[reportReturnType]
+        known = all_checks()
+        own = {name: known[name].result.from_dict(result) for name, result in values.get("results", {}).items()}
+        judged = {name: CheckVerdict.from_dict(verdict) for name, verdict in values.get("verdicts", {}).items()}
+        return super().from_dict({**values, "results": own, "verdicts": judged})  # pyright: ignore[reportReturnType]
 
 
 def audit(
@@ -111,6 +104,9 @@ def audit(
     train: Any = None,
     checks: str | Sequence[str] = "all",
     budget: str = "quick",
+    max_seconds: float | None = None,
+    thresholds: Mapping[str, Mapping[str, float]] | None = None,
+    baselines: Mapping[str, float] | None = None,
     lengths: Any = None,
     time_step: float = 1.0,
     time_unit: str = "steps",
@@ -119,7 +115,7 @@ def audit(
     seed: int = 0,
     progress: bool = True,
 ) -> AuditReport:
-    """Ask a trained model every question, and return one report: numbers, sentences, a page.
+    """Run every check on a trained model, and return one report: numbers, verdicts, a page.
 
     Args:
         model: any module mapping ``(batch, time, channel)`` to ``(batch, out)`` or ``(batch, time, out)``; `adapt`
@@ -128,8 +124,13 @@ def audit(
         y: class indices ``(n,)`` or ``(n, time)``; or, for a regression, floating-point numbers ``(n,)``, ``(n, out)``
             or ``(n, time, out)``. Without them only memory and stability can be asked about.
         train: the sequences the model was trained on, ``(X, y)`` or ``(X, y, lengths)``, for the generalization gap.
-        checks: ``"all"``, or names of `CHECKS`.
+        checks: ``"all"``, or names of checks; with ``y`` skill is always measured, since without it no other verdict
+            is given.
         budget: ``"quick"`` (about a minute for a small model) or ``"full"``.
+        max_seconds: what the whole audit may take; each check estimates its own part, takes fewer sequences where time
+            is short, and says so. Four minutes for ``"quick"`` and two hours for ``"full"`` if left out.
+        thresholds: of verdicts, by check and name, over the defaults that the page shows.
+        baselines: scores of other methods on the same sequences, by name; skill is judged beside them.
         lengths: true length of each row of a padded array ``X``.
         time_step: time between two steps, in ``time_unit``.
         time_unit: its name, in the plural.
@@ -138,7 +139,8 @@ def audit(
         seed: of every draw; the same seed gives the same numbers.
         progress: whether to show a progress bar.
 
-    A check that cannot be asked of this model is left out, and the report says why.
+    A check that cannot be run on this model, or fails, is left out, and the report says why. Verdicts are given where
+    the model is beyond doubt better than guessing; elsewhere they are undecided.
 
     >>> class Last(nn.Module):
     ...     def __init__(self):
@@ -160,66 +162,137 @@ def audit(
     )
     check_choice("budget", budget, BUDGETS)
     check_count("seed", seed, least=0)
-    names = list(CHECKS) if checks == "all" else [checks] if isinstance(checks, str) else list(checks)
-    require(len(names) > 0, "expected at least one check", "got none")
-    for name in names:
-        check_choice("check", name, CHECKS)
+    names = _chosen(checks, y is not None)
+    limits, bounds = BUDGETS[budget], all_thresholds(thresholds)
+    seconds = limits.seconds if max_seconds is None else max_seconds
+    check_positive("max_seconds", seconds)
     started = time.perf_counter()
     targets = np.zeros(len(X), int) if y is None else y
-    data = targeted_sequences(model, X, targets, lengths, target_scale)
+    data = eval_batch(model, X, targets, lengths, target_scale)
+    cost = Cost(0.0, 0.0)
     if y is not None:
         # A model that cannot answer at all is refused here, once, instead of by every check.
         with audited(model, seed):
             data.scores(model, slice(0, 1), data.values[:1])
-    own, limits = None if y is None else _training_part(model, train, y, target_scale), BUDGETS[budget]
-    asked = Asked(
+        cost = measured_cost(model, data, seed)
+    own = None if y is None else _training_part(model, train, y, target_scale)
+    context = AuditContext(
         model=model,
-        data=_part(data, limits.sequences),
-        train=None if own is None else _part(own, limits.answers),
-        test=_part(data, limits.answers),
+        data=data.sample(limits.sequences, seed),
+        train=None if own is None else own.sample(limits.answers, seed),
+        test=data.sample(limits.answers, seed),
         budget=limits,
+        seconds=seconds,
+        cost=cost,
+        thresholds=bounds,
+        baselines=baselines or {},
         seed=seed,
         time_step=time_step,
         time_unit=time_unit,
         target_scale=target_scale,
         target_unit=target_unit,
     )
-    found, refused = _ask(names, asked, y is not None, progress)
+    results, refused = _run(names, context, y is not None, progress)
     device, _ = place_of(model)
     return AuditReport(
         model=type(model).__name__,
         num_parameters=sum(parameter.numel() for parameter in model.parameters()),
-        num_sequences=len(asked.data.values),
+        num_sequences=len(context.data.values),
         num_steps=int(data.values.shape[1]),
         budget=budget,
         seed=seed,
         seconds=time.perf_counter() - started,
-        task="" if y is None else "regression" if asked.is_regression else "classification",
+        task="" if y is None else "regression" if context.is_regression else "classification",
         checksum=data.checksum(),
+        weights=weights_checksum(model),
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+        results=results,
+        verdicts=_judged(results, bounds),
         refused=refused,
         environment=environment(str(device)),
-        **found,
     )
 
 
-def _ask(names: list[str], asked: Asked, has_targets: bool, progress: bool) -> tuple[dict[str, Any], dict[str, str]]:
-    """Put every question, and keep the answers and the refusals."""
-    found: dict[str, Any] = {}
+def weights_checksum(model: nn.Module) -> str:
+    """Return the SHA-256 of a model's parameters and buffers, with their names and kinds.
+
+    >>> weights_checksum(nn.Identity())[:8]
+    'e3b0c442'
+    """
+    digest = hashlib.sha256()
+    for name, value in sorted(model.state_dict().items()):
+        if isinstance(value, Tensor):
+            held = value.detach().cpu().contiguous()
+            digest.update(f"{name} {held.dtype} {tuple(held.shape)}".encode())
+            digest.update(held.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _chosen(chosen: str | Sequence[str], has_targets: bool) -> list[str]:
+    """List the checks to run, in the order of the page."""
+    known = all_checks()
+    names = list(known) if chosen == "all" else [chosen] if isinstance(chosen, str) else list(chosen)
+    require(len(names) > 0, "expected at least one check", "got none")
+    for name in names:
+        check_choice("check", name, known)
+    return [name for name in known if name in names or (name == SKILL and has_targets)]
+
+
+def _run(
+    names: list[str], context: AuditContext, has_targets: bool, progress: bool
+) -> tuple[dict[str, AuditResult], dict[str, str]]:
+    """Run every check, and keep the results and the reasons of those without one."""
+    results: dict[str, AuditResult] = {}
     refused: dict[str, str] = {}
     bar = tqdm(names, desc="auditing", disable=not progress)
     for name in bar:
         bar.set_postfix_str(name)
-        if name in NEED_TARGETS and not has_targets:
-            refused[name] = "needs y, the true classes or numbers."
+        check = all_checks()[name]
+        missing = _missing(check, context, has_targets)
+        if missing:
+            refused[name] = missing
             continue
         try:
-            found[name] = CHECKS[name](asked)
+            results[name] = check.run(context)
         except InputError as error:
             refused[name] = str(error)
-    return found, refused
+        except Exception as error:
+            # One check that fails must not cost the report; what failed is told.
+            reason = next(iter(str(error).splitlines()), "") or "no message"
+            refused[name] = f"the check failed with {type(error).__name__}: {reason}."
+    return results, refused
 
 
-def _training_part(model: nn.Module, given: Any, y: Any, scale: Any) -> TargetedSequences | None:
+def _missing(check: Check, context: AuditContext, has_targets: bool) -> str:
+    """Say what a check needs and does not have; empty if nothing."""
+    if "y" in check.needs and not has_targets:
+        return "needs y, the true classes or numbers."
+    if "classes" in check.needs and context.is_regression:
+        return "not applicable: it speaks of classes, and this model answers with numbers."
+    if "train" in check.needs and context.train is None:
+        return "needs the sequences the model was trained on: pass train=(X, y)."
+    return ""
+
+
+def _judged(
+    results: Mapping[str, AuditResult], thresholds: Mapping[str, Mapping[str, float]]
+) -> dict[str, CheckVerdict]:
+    """Judge every result; where the model is not better than guessing beyond doubt, nothing else is decided."""
+    verdicts: dict[str, CheckVerdict] = {}
+    skilled = True
+    for name, result in results.items():
+        check, own = all_checks()[name], thresholds.get(name, {})
+        judged = check.judge(result, own)
+        if name == SKILL:
+            skilled = judged.outcome in ("good", "caution")
+        elif not skilled:
+            judged = Judged("unknown", UNDECIDED, f"{NO_SKILL} {judged.basis or result.summary()}")
+        number = None if check.number is None else check.number(result)
+        verdicts[name] = CheckVerdict(judged.outcome, judged.label, judged.basis or result.summary(), number, dict(own))
+    return verdicts
+
+
+def _training_part(model: nn.Module, given: Any, y: Any, scale: Any) -> EvalBatch | None:
     if given is None:
         return None
     good = isinstance(given, (tuple, list)) and len(given) in (2, 3)
@@ -229,17 +302,4 @@ def _training_part(model: nn.Module, given: Any, y: Any, scale: Any) -> Targeted
     require(
         same, "expected y of the training part to be of the kind of y", "got classes in one and numbers in the other"
     )
-    try:
-        return targeted_sequences(model, values, targets, more[0] if more else None, scale)
-    except InputError as error:
-        raise InputError(f"training part: {error}") from error
-
-
-def _part(data: TargetedSequences, most: int) -> TargetedSequences:
-    """Take as many sequences as the budget allows, spread evenly over the data, so that no class is left out."""
-    count = len(data.values)
-    if count <= most:
-        return data
-    chosen = torch.linspace(0, count - 1, most).round().long()
-    lengths = None if data.lengths is None else data.lengths[chosen]
-    return replace(data, values=data.values[chosen], lengths=lengths, targets=data.targets[chosen])
+    return named_part("training", eval_batch, model, values, targets, more[0] if more else None, scale)

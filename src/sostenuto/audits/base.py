@@ -5,11 +5,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from sostenuto.report.section import Outcome
-from sostenuto.results import Record
+from sostenuto.results import Outcome, Record
 
 if TYPE_CHECKING:
-    from sostenuto.audits.questions import Asked as AuditContext
+    from sostenuto.audits.context import AuditContext
 
 Need = Literal["y", "classes", "train"]
 
@@ -99,3 +98,12 @@ def graded(
     if low > good and high <= bad:
         return Judged("caution", labels[1], basis)
     return Judged("unknown", UNDECIDED, basis)
+
+
+def points(share: float) -> str:
+    """Write a share in points of a hundred, with a true minus.
+
+    >>> points(-0.0123)
+    '−1.2'
+    """
+    return f"{100 * share:.1f}".replace("-", "−")

@@ -5,17 +5,16 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from sostenuto.audits.audit import AuditReport
+from sostenuto.audits.audit import AuditReport, CheckVerdict
 from sostenuto.audits.base import AuditResult
-from sostenuto.audits.robustness.noise import NoiseAccuracy
-from sostenuto.audits.robustness.noise_error import NoiseError
+from sostenuto.audits.batches import score_words
+from sostenuto.audits.checks import all_checks
 from sostenuto.audits.stability.lyapunov_spectrum import LyapunovSpectrum
-from sostenuto.audits.verdicts import verdict
 from sostenuto.checks import require
 from sostenuto.data.files.atomic import write_atomically
 from sostenuto.report.figures.plot import plotted
 from sostenuto.report.judgment import Judgment
-from sostenuto.report.numbers import count, counted, duration, number, with_unit
+from sostenuto.report.numbers import count, counted, duration, number
 from sostenuto.report.page import compose
 from sostenuto.report.section import (
     Card,
@@ -32,19 +31,6 @@ from sostenuto.report.section import (
 )
 
 WIDTH, HEIGHT = 430, 280
-TITLES = {
-    "memory": ("How long does it remember?", "What one input still changes in the answer, by the steps since."),
-    "lyapunov": ("Is its state stable?", "How fast small changes of the state grow or fade along the data."),
-    "certificates": ("What is proved of its state?", "Guarantees from the weights alone, beside what the data show."),
-    "gradients": ("Do gradients survive?", "How much the loss depends on the state at each step."),
-    "calibration": ("Is its confidence honest?", "How often it is right, by how sure it says it is."),
-    "generalization": ("Does it carry over?", "The sequences it was trained on, beside new ones."),
-    "noise": ("How does it take noise?", "How right it stays while random noise on the input grows."),
-    "attack": ("Can it be fooled?", "How right it stays while an attacker may change the input more and more."),
-    "certified": ("How far is it proved safe?", "What is proved, and what an attack leaves: the truth lies between."),
-    "perturbation": ("How firm are its weights?", "The loss while the weights are changed, by chance and on purpose."),
-    "curvature": ("How flat is the minimum?", "Where the eigenvalues of the loss's second derivative lie."),
-}
 ORDER = {"bad": 0, "caution": 1, "unknown": 2, "good": 3}
 
 
@@ -80,14 +66,12 @@ def save(
 
 def judge(report: AuditReport) -> Judgment:
     """Sum the verdicts up: the worst outcome, and how many of each there are."""
-    verdicts = {name: verdict(name, result) for name, result in report.results().items()}
+    verdicts = report.verdicts
     if not verdicts:
-        return Judgment("unknown", "Nothing measured", "No check could be asked of this model.")
+        return Judgment("unknown", "Nothing measured", "No check could be run on this model.")
     worst = min(verdicts.values(), key=lambda one: ORDER[one.outcome])
-    bad = [TITLES[name][0].lower() for name, one in verdicts.items() if one.outcome in ("bad", "caution")]
-    label = {"bad": "Look here", "caution": "With care", "unknown": "Nothing against it", "good": "Sound"}[
-        worst.outcome
-    ]
+    bad = [all_checks()[name].title.lower() for name, one in verdicts.items() if one.outcome in ("bad", "caution")]
+    label = {"bad": "Look here", "caution": "With care", "unknown": "Not all decided", "good": "Sound"}[worst.outcome]
     said = f"{len(verdicts)} checks were made"
     said += f"; look at these: {' '.join(bad)}" if bad else ", and none speaks against the model."
     return Judgment(worst.outcome, label, said)
@@ -101,15 +85,12 @@ def headline(report: AuditReport) -> Cards:
         lasting = memory.half_time is None
         value = f"> {count(memory.horizon)}" if lasting else number(memory.half_time or 0.0, digits=3)
         cards.append(Card("memory half-life", value, "steps" if lasting else memory.time_unit))
-    if isinstance(report.noise, NoiseAccuracy):
-        cards.append(Card("accuracy", f"{100 * report.noise.clean_accuracy:.1f} %", "on the sequences audited"))
-    elif isinstance(report.noise, NoiseError):
-        error, spread = (
-            with_unit(value, report.noise.unit) for value in (report.noise.clean_error, report.noise.spread)
+    if report.skill is not None:
+        found = report.skill
+        score, low, high, guess = (
+            score_words(found.measure, value, found.unit) for value in (found.score, found.low, found.high, found.guess)
         )
-        cards.append(
-            Card("error", error, f"root mean square, in the target's unit; always answering its mean gives {spread}")
-        )
+        cards.append(Card(found.measure, score, f"{low} to {high} in 19 of 20 repetitions; a guess reaches {guess}"))
     if report.lyapunov is not None:
         cards.append(
             Card("growth of small changes", number(report.lyapunov.largest, digits=3), _growth(report.lyapunov))
@@ -127,14 +108,21 @@ def _growth(spectrum: LyapunovSpectrum) -> str:
 
 
 def verdict_section(report: AuditReport) -> Section:
-    """List every verdict, the worst first, and what could not be asked."""
-    verdicts = [_named(name, verdict(name, result)) for name, result in report.results().items()]
-    parts: list[Any] = sorted(verdicts, key=lambda one: ORDER[one.outcome])
+    """List every verdict, the worst first, and what could not be measured."""
+    parts: list[Any] = sorted(
+        (_shown(all_checks()[name].title, one) for name, one in report.verdicts.items()),
+        key=lambda one: ORDER[one.outcome],
+    )
     parts += [
-        Verdict("unknown", _unasked(reason), f"{TITLES[name][0]} {_sentence(reason)}")
+        Verdict("unknown", _unasked(reason), f"{all_checks()[name].title} {_sentence(reason)}")
         for name, reason in report.refused.items()
     ]
     return Section("Verdicts", "verdicts", tuple(parts))
+
+
+def _shown(title: str, verdict: CheckVerdict) -> Verdict:
+    """Put the question before its answer, for a list of many."""
+    return Verdict(verdict.outcome, verdict.label, f"{title} {verdict.text}".strip())
 
 
 def _unasked(reason: str) -> str:
@@ -146,24 +134,17 @@ def _sentence(reason: str) -> str:
     return f"{said[:1].upper()}{said[1:]}"
 
 
-def _named(name: str, found: Verdict) -> Verdict:
-    """Put the question before its answer, for a list of many."""
-    return Verdict(found.outcome, found.label, f"{TITLES[name][0]} {found.text}")
-
-
 def audit_sections(report: AuditReport) -> list[Section]:
     """Give a section a check: what was found, a figure, and how it was measured."""
-    return [_section(name, result) for name, result in report.results().items()]
+    return [_section(report, name, result) for name, result in report.results.items()]
 
 
 def comparison_section(report: AuditReport, other: AuditReport, name: str, other_name: str) -> Section:
     """Put two models' verdicts side by side."""
     rows = []
-    found, theirs = report.results(), other.results()
-    for check, (title, _) in TITLES.items():
-        if check in found or check in theirs:
-            cells = [_verdict_cell(check, one) for one in (report, other)]
-            rows.append((Cell(title), *cells))
+    for check in all_checks().values():
+        if check.name in report.results or check.name in other.results:
+            rows.append((Cell(check.title), *(_verdict_cell(check.name, one) for one in (report, other))))
     columns = (Column("question"), Column(name), Column(other_name))
     table = Table("Two models, check by check", columns, tuple(rows))
     remarks = (Prose(remark) for remark in differences(report, other))
@@ -202,19 +183,19 @@ def settings_section(report: AuditReport) -> Section:
 
 
 def _verdict_cell(check: str, report: AuditReport) -> Cell:
-    result = report.results().get(check)
-    if result is None:
+    verdict = report.verdicts.get(check)
+    if verdict is None:
         reason = report.refused.get(check, "")
-        return Cell(_unasked(reason).lower(), note=reason or "It was not asked.")
-    found = verdict(check, result)
-    return Cell(found.label, note=found.text)
+        return Cell(_unasked(reason).lower(), note=reason or "It was not run.")
+    return Cell(verdict.label, note=verdict.text)
 
 
-def _section(name: str, result: AuditResult) -> Section:
-    title, caption = TITLES[name]
-    picture = Picture(draw(result), f"{title} {result.summary()}")
+def _section(report: AuditReport, name: str, result: AuditResult) -> Section:
+    check, verdict = all_checks()[name], report.verdicts[name]
+    picture = Picture(draw(result), f"{check.title} {result.summary()}")
     method = f"{result.method} Seed {result.seed}."
-    return Section(title, name, (verdict(name, result), Figures((picture,), caption), Prose(method, note=True)))
+    shown = Verdict(verdict.outcome, verdict.label, verdict.text)
+    return Section(check.title, name, (shown, Figures((picture,), check.caption), Prose(method, note=True)))
 
 
 def draw(result: AuditResult) -> Figure:

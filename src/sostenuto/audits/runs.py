@@ -10,7 +10,7 @@ from torch import nn
 from sostenuto.audits.adapter import adapt
 from sostenuto.audits.audit import AuditReport
 from sostenuto.audits.audit import audit as audited
-from sostenuto.audits.questions import BUDGETS
+from sostenuto.audits.context import BUDGETS
 from sostenuto.checks import InputError, check_choice, require
 from sostenuto.data.config import DataConfig
 from sostenuto.data.dataset import BatchTransform, SequenceSet

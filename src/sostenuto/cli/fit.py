@@ -57,6 +57,10 @@ def fit(
         list[str] | None, typer.Option(help="weight_norms or recurrent_spectra, logged each epoch.")
     ] = None,
     audit: Annotated[str, typer.Option(help="quick or full: audit the model too, on the same page.")] = "",
+    compare: Annotated[
+        list[str] | None,
+        typer.Option(help="A layer to train beside it, within --budget, for a table on the page. Repeatable."),
+    ] = None,
     data_dir: DataDirOption = None,
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
@@ -77,7 +81,7 @@ def fit(
     shows = not quiet and not as_json
     goes_on, changed = resume is not None, bool(settings["training"])
     conditions = Conditions(device, data_dir, goes_on, goes_on and changed, tuple(probe or ()), shows)
-    request = FitRequest(settings, config, out, overwrite, seconds(budget), conditions)
+    request = FitRequest(settings, config, out, overwrite, seconds(budget), tuple(compare or ()), conditions)
     fitted = fit_run(request, resume=resume, audit=_auditor(audit, data_dir, shows=shows) if audit else None)
     if fitted is None:
         return

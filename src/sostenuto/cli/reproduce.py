@@ -22,9 +22,12 @@ STOPPED = 3
 def reproduce(
     name: Annotated[str, typer.Argument(metavar="[NAME]", help="An experiment, such as rusch2021/table-1.")] = "",
     wants_list: Annotated[bool, typer.Option("--list", help="List the experiments and their last results.")] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="At most two minutes on two CPU cores.")] = False,
-    reduced: Annotated[bool, typer.Option("--reduced", help="The affordable protocol, where there is one.")] = False,
-    full: Annotated[bool, typer.Option("--full", help="The paper's protocol; the default.")] = False,
+    protocol: Annotated[
+        str, typer.Option(help="paper (the default), reduced (the same, fewer), ours (our best recipe) or quick.")
+    ] = "",
+    quick: Annotated[
+        bool, typer.Option("--quick", help="--protocol quick: at most two minutes on two CPU cores.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="Folder; runs/reproduce/NAME/PROTOCOL if left out.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of every draw.")] = 0,
     device: DeviceOption = "auto",
@@ -48,16 +51,15 @@ def reproduce(
         _list(data_dir, as_json)
         return
     require(bool(name), "expected the name of an experiment", "got none", "sostenuto reproduce --list shows them")
-    require(quick + reduced + full <= 1, "expected one of --quick, --reduced and --full", "got several")
+    require(not (quick and protocol), "expected one of --quick and --protocol", "got both")
     from sostenuto.experiments.runner import reproduce as run
     from sostenuto.experiments.stored import store
     from sostenuto.experiments.workbench import StoppedError
 
-    protocol = "quick" if quick else "reduced" if reduced else "full"
     try:
         result = run(
             name,
-            protocol=protocol,
+            protocol="quick" if quick else protocol,
             out=out,
             seed=seed,
             device=device,
@@ -85,13 +87,13 @@ def _end(message: str, code: int, cause: BaseException) -> None:
 
 def _show(result: "ExperimentResult", out: Path | None, as_json: bool) -> None:
     from sostenuto.experiments.stored import default_folder
-    from sostenuto.report.experiment import ours, theirs
+    from sostenuto.report.experiment import judged, ours, theirs
     from sostenuto.report.text import shorten
 
     if as_json:
         print(result.to_json())
         return
-    rows = [(one.name, shorten(ours(one), 70), shorten(theirs(one), 40), one.verdict) for one in result.numbers]
+    rows = [(one.name, shorten(ours(one), 70), shorten(theirs(one), 40), judged(one)) for one in result.numbers]
     print(table(rows, ("quantity", "here", "paper", "verdict")))
     for note in result.notes:
         print(f"- {note}")
@@ -109,6 +111,6 @@ def _list(data_dir: str | None, as_json: bool) -> None:
     rows = []
     for line in lines:
         data = ", ".join(f"{name} ({'to fetch' if name in line.missing else 'here'})" for name in line.data) or "none"
-        last = f"{line.verdict} ({line.protocol}, {line.date[:10]})" if line.verdict else "not run"
+        last = "; ".join(f"{one.verdict} ({one.protocol}, {one.date[:10]})" for one in line.results) or "not run"
         rows.append((line.name, line.title, data, line.device, line.time, last))
     print(table(rows, ("name", "title", "data", "device", "time", "last result")))

@@ -2,7 +2,7 @@
 
 An experiment is a folder ``<paper>/<item>`` here, such as ``rusch2021/figure_2``, with four files:
 
-- ``config.toml``, what it is, what it needs, and its settings by protocol (quick, reduced, full),
+- ``config.toml``, what it is, what it needs, and its settings by protocol (paper, reduced, ours, quick),
 - ``expected.toml``, the paper's numbers and laws,
 - ``run.py`` with ``run(settings, bench)``, which measures, and
 - ``README.md``, what it shows, how long it takes, what was found.

@@ -16,9 +16,9 @@ from sostenuto.experiments.settings import Settings
 
 ROOT = Path(__file__).parent
 FILES = ("config.toml", "expected.toml", "run.py", "README.md")
-PROTOCOLS = ("quick", "reduced", "full")
-"""From the cheapest to the paper's own."""
-KEYS = ("title", "paper", "what", "needs_data", "needs_device", "time")
+PROTOCOLS = ("paper", "reduced", "ours", "quick")
+"""The paper's own; the same with fewer runs, epochs or points; our best recipe; a minute on two cores."""
+KEYS = ("title", "what", "needs_data", "needs_device", "time")
 _PAPER = re.compile(r"[a-z]+\d{4}")
 """A paper's key, as docs/bibliography.md lists them: its first author and its year."""
 
@@ -28,7 +28,8 @@ class Experiment:
     """One table or figure of a paper: what its folder says.
 
     ``needs_data`` names data sets (or whole archives, such as ``"ucr"``). ``comparable`` names the protocols whose
-    numbers may stand beside the paper's; laws are judged under every protocol.
+    numbers may stand beside the paper's and whose laws are judged. ``protocols`` holds the settings of the first
+    protocol, the paper's where it has one, and what the others change.
     """
 
     name: str
@@ -48,32 +49,54 @@ class Experiment:
         """Read a folder's ``config.toml`` and ``expected.toml``."""
         path = folder / "config.toml"
         config = _toml(path)
-        absent = [key for key in (*KEYS, "full", "quick") if key not in config]
+        base = next((name for name in ("paper", "ours") if name in config), "paper")
+        absent = [key for key in (*KEYS, base, "quick") if key not in config]
         unknown = [key for key in config if key not in (*KEYS, *PROTOCOLS, "comparable")]
         if absent or unknown:
             raise FileFormatError(
-                path, f"expected the keys {', '.join((*KEYS, 'full', 'quick'))}", _wrong(absent, unknown)
+                path, f"expected the keys {', '.join((*KEYS, base, 'quick'))}", _wrong(absent, unknown)
             )
         for protocol in PROTOCOLS:
-            new = [key for key in config.get(protocol, {}) if key not in config["full"]]
+            new = [key for key in config.get(protocol, {}) if key not in config[base]]
             if new:
-                raise FileFormatError(path, f"expected [{protocol}] to change settings of [full]", f"got {shown(new)}")
+                raise FileFormatError(
+                    path, f"expected [{protocol}] to change settings of [{base}]", f"got {shown(new)}"
+                )
         check_choice("needs_device", config["needs_device"], ("cpu", "gpu"))
         expected = _toml(folder / "expected.toml")
         return cls(
             name=_name(folder),
+            paper=folder.parent.name,
             folder=folder,
             needs_data=tuple(config["needs_data"]),
-            comparable=tuple(config.get("comparable", ("reduced", "full"))),
+            comparable=tuple(config.get("comparable", ("paper", "reduced", "ours"))),
             protocols={name: config[name] for name in PROTOCOLS if name in config},
             expected={name: Expectation.of(name, entry) for name, entry in expected.items()},
-            **{key: str(config[key]) for key in ("title", "paper", "what", "needs_device", "time")},
+            **{key: str(config[key]) for key in ("title", "what", "needs_device", "time")},
         )
 
     def settings(self, protocol: str, changes: Mapping[str, Any] | None = None) -> Settings:
-        """Return the settings of ``[full]``, with what the protocol and then the caller changes."""
+        """Return the settings of the first protocol, with what this one and then the caller changes."""
         check_choice(f"the protocol of {self.name}", protocol, self.protocols)
-        return Settings(self.protocols["full"]).changed(self.protocols[protocol]).changed(changes or {})
+        return Settings(self.protocols[self.first]).changed(self.protocols[protocol]).changed(changes or {})
+
+    @property
+    def first(self) -> str:
+        """Name the protocol that the others change: the paper's, or ours where the paper has none."""
+        return next(iter(self.protocols))
+
+    def recipe(self, protocol: str, settings: Mapping[str, Any]) -> str:
+        """Say in words how settings differ from the first protocol's.
+
+        >>> item = find("wang2024/figure-2")
+        >>> item.recipe("reduced", item.settings("reduced"))
+        'reduced protocol: epochs 60 instead of 1000'
+        """
+        known = self.protocols[self.first]
+        changed = [_changed(name, known[name], settings[name]) for name in known if settings[name] != known[name]]
+        more = f" and {len(changed) - 6} other settings" if len(changed) > 6 else ""
+        said = f": {', '.join(changed[:6])}{more}" if changed else ""
+        return f"{protocol} protocol{said}"
 
     def load(self) -> Callable[..., None]:
         """Import the folder's ``run.py`` and return its ``run``; folders elsewhere join the package's path."""
@@ -127,6 +150,12 @@ def _toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise FileFormatError(path, "expected TOML", f"got something else ({error})") from error
+
+
+def _changed(name: str, old: Any, new: Any) -> str:
+    if isinstance(old, list) and isinstance(new, list) and max(len(old), len(new)) > 1:
+        return f"{len(new)} of {name} instead of {len(old)}" if len(new) != len(old) else f"{name} {shown(new)}"
+    return f"{name} {new} instead of {old}"
 
 
 def _wrong(absent: list[str], unknown: list[str]) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from sostenuto.checks import InputError, sentence
 from sostenuto.data.files.atomic import write_atomically
+from sostenuto.experiments.provenance import UNKNOWN
 
 try:
     import fcntl
@@ -80,9 +81,20 @@ class CellStore:
             return None
         return cell
 
-    def write(self, key: str, depends: Mapping[str, Any], value: Any, *, seconds: float, device: str) -> dict[str, Any]:
+    def write(
+        self,
+        key: str,
+        depends: Mapping[str, Any],
+        value: Any,
+        *,
+        seconds: float,
+        device: str,
+        commit: str = UNKNOWN,
+        tests: bool = False,
+    ) -> dict[str, Any]:
         """Store a cell whole or not at all, and return it as it will be read back: tuples are lists from then on."""
-        cell = {"key": key, "seconds": seconds, "device": device, "depends": dict(depends), "value": value}
+        cell = {"key": key, "seconds": seconds, "device": device, "commit": commit, "tests": tests}
+        cell |= {"depends": dict(depends), "value": value}
         try:
             text = json.dumps(cell, indent=1, default=_plain)
         except TypeError as error:
@@ -90,6 +102,11 @@ class CellStore:
             raise InputError(sentence(expected, f"got something that JSON cannot hold ({error})")) from error
         write_atomically(self.path(key, depends), text)
         return json.loads(text)
+
+    def test_evaluations(self) -> int:
+        """Count the cells that scored a model on the test part, those of other settings too."""
+        paths = self.folder.rglob("*.json") if self.folder.is_dir() else ()
+        return sum('"tests": true' in path.read_text(encoding="utf-8")[:2000] for path in paths)
 
 
 def _plain(value: Any) -> Any:

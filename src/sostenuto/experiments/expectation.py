@@ -9,8 +9,12 @@ from sostenuto.results import ExperimentNumber
 
 REPRODUCED, BETTER, WORSE, DIFFERS = "reproduced", "better", "worse", "differs"
 LAW_HOLDS, LAW_FAILS = "law holds", "law fails"
+UNDECIDED, NOT_JUDGED, NOT_RUN = "undecided", "not judged", "not run"
 DATA_MISSING, MEASURED, NOT_COMPARED, NOT_MEASURED = "data missing", "measured", "not compared", "not measured"
 STAND_IN = "stand-in data"
+ONE_SEED = "one seed"
+STANDARD_ERRORS = 2.0
+"""So many standard errors a difference has to have before it is called one."""
 _KEYS = ("value", "unit", "better", "tolerance", "law", "headline", "remark")
 
 
@@ -36,7 +40,7 @@ class Expectation:
     def of(cls, name: str, entry: dict[str, Any]) -> "Expectation":
         """Read an entry of ``expected.toml`` and check it.
 
-        >>> Expectation.of("accuracy", {"value": 98.4, "better": "higher"}).judge(98.6)
+        >>> Expectation.of("accuracy", {"value": 98.4, "better": "higher"}).judge(98.6, spread=0.1, count=5)
         'better'
         """
         unknown = [key for key in entry if key not in _KEYS]
@@ -52,22 +56,28 @@ class Expectation:
             require(comparable, f"expected better or tolerance beside the value of {name!r}", "got neither")
         return found
 
-    def judge(self, value: float, spread: float | None = None) -> str:
-        """Compare a measured value: reproduced within the tolerance or the spread, whichever is wider.
+    def judge(self, value: float, spread: float | None = None, count: int = 1) -> str:
+        """Compare a measured value: reproduced within the tolerance or two standard errors, whichever is wider.
 
-        >>> Expectation("rate", value=1.0, tolerance=0.1).judge(1.3, spread=0.05)
-        'differs'
+        What one repetition alone has above the paper's value decides nothing; what it lacks counts.
+
+        >>> rate = Expectation("rate", value=1.0, better="higher", tolerance=0.1)
+        >>> rate.judge(1.3, spread=0.05, count=4), rate.judge(1.3), rate.judge(0.7), rate.judge(1.3, 0.4, 4)
+        ('better', 'undecided', 'worse', 'reproduced')
         """
         if self.value is None:
             return MEASURED
         if not math.isfinite(value):
             return WORSE if self.better else DIFFERS
-        allowed = max(self.tolerance or 0.0, spread or 0.0)
-        if abs(value - self.value) <= allowed:
+        repeated = spread is not None and count > 1
+        error = (spread or 0.0) / math.sqrt(count) if repeated else 0.0
+        if abs(value - self.value) <= max(self.tolerance or 0.0, STANDARD_ERRORS * error):
             return REPRODUCED
         if not self.better:
             return DIFFERS
-        return BETTER if (value > self.value) == (self.better == "higher") else WORSE
+        if (value > self.value) != (self.better == "higher"):
+            return WORSE
+        return BETTER if repeated else UNDECIDED
 
     def number(self, verdict: str, **measured: Any) -> ExperimentNumber:
         """Return the record of what was measured beside this expectation."""
@@ -85,15 +95,21 @@ class Expectation:
         )
 
 
+ORDER = (
+    *(DATA_MISSING, STAND_IN, LAW_FAILS, WORSE, DIFFERS, UNDECIDED, NOT_JUDGED, NOT_RUN),
+    *(BETTER, REPRODUCED, LAW_HOLDS, NOT_COMPARED, MEASURED, NOT_MEASURED),
+)
+"""Failures first, what speaks for nothing last."""
+
+
 def overall(numbers: tuple[ExperimentNumber, ...]) -> str:
     """Sum up the verdicts of the headline numbers: the first of these that occurs.
 
-    Data missing, stand-in data, law fails, worse, differs, better, reproduced, law holds, not compared, measured, not
-    measured.
+    Data missing, stand-in data, law fails, worse, differs, undecided, not judged, not run, better, reproduced, law
+    holds, not compared, measured, not measured.
 
     >>> overall((Expectation("a", value=1.0, better="higher").number("better", value=2.0),))
     'better'
     """
     found = {number.verdict for number in numbers if number.headline}
-    order = (DATA_MISSING, STAND_IN, LAW_FAILS, WORSE, DIFFERS, BETTER, REPRODUCED, LAW_HOLDS, NOT_COMPARED, MEASURED)
-    return next((verdict for verdict in order if verdict in found), NOT_MEASURED)
+    return next((verdict for verdict in ORDER if verdict in found), NOT_MEASURED)

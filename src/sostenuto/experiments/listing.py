@@ -5,9 +5,18 @@ from pathlib import Path
 
 from sostenuto.experiments.catalog import ROOT, find, names
 from sostenuto.experiments.presence import absent_data
-from sostenuto.experiments.stored import RUNS, last_result
+from sostenuto.experiments.stored import RUNS, last_results
 from sostenuto.results import Record
 from sostenuto.types import PathLike
+
+
+@dataclass(frozen=True)
+class LastResult(Record):
+    """What was last found under a protocol."""
+
+    protocol: str
+    verdict: str
+    date: str
 
 
 @dataclass(frozen=True)
@@ -21,20 +30,18 @@ class Listed(Record):
     device: str
     time: str
     protocols: tuple[str, ...]
-    date: str = ""
-    protocol: str = ""
-    verdict: str = ""
+    results: tuple[LastResult, ...] = ()
 
 
 def listed(data_dir: PathLike | None = None, *, root: Path = ROOT, runs: Path = RUNS) -> list[Listed]:
-    """List every experiment with its last result.
+    """List every experiment with its last result under each protocol.
 
     >>> [line.device for line in listed() if line.name == "wang2024/figure-1"]
     ['cpu']
     """
     lines = []
     for name in names(root):
-        one, last = find(name, root), last_result(name, runs)
+        one, last = find(name, root), last_results(name, runs)
         lines.append(
             Listed(
                 name=name,
@@ -44,9 +51,7 @@ def listed(data_dir: PathLike | None = None, *, root: Path = ROOT, runs: Path = 
                 device=one.needs_device,
                 time=one.time,
                 protocols=tuple(one.protocols),
-                date="" if last is None else last.date,
-                protocol="" if last is None else last.protocol,
-                verdict="" if last is None else last.verdict,
+                results=tuple(LastResult(each.protocol, each.verdict, each.date) for each in last),
             )
         )
     return lines

@@ -11,6 +11,7 @@ from sostenuto.data.files.atomic import write_atomically
 from sostenuto.experiments.catalog import ROOT, Experiment, find
 from sostenuto.experiments.expectation import DATA_MISSING, NOT_MEASURED, STAND_IN, overall
 from sostenuto.experiments.jobs import alongside
+from sostenuto.experiments.provenance import command, commit
 from sostenuto.experiments.stored import default_folder
 from sostenuto.experiments.workbench import DataMissingError, StoppedError, Workbench
 from sostenuto.report.experiment import render
@@ -22,7 +23,7 @@ from sostenuto.types import PathLike
 def reproduce(
     name: str,
     *,
-    protocol: str = "full",
+    protocol: str = "",
     out: PathLike | None = None,
     seed: int = 0,
     device: str = "auto",
@@ -35,6 +36,7 @@ def reproduce(
 ) -> ExperimentResult:
     """Run the experiment ``name`` again and compare it with its paper.
 
+    ``protocol`` is ``"paper"`` (the default where the paper has one), ``"reduced"``, ``"ours"`` or ``"quick"``.
     ``out`` (``runs/reproduce/<paper>/<item>/<protocol>`` if left out) receives the cells, ``result.json`` and
     ``report.html``; a run that was stopped or killed goes on from its cells. ``changes`` replaces settings. With
     ``jobs`` above 1, so many processes share the cells that do not need one another (`Workbench.ahead`). Raises
@@ -47,6 +49,7 @@ def reproduce(
     'reproduced'
     """
     experiment = find(name, root)
+    protocol = protocol or experiment.first
     settings = experiment.settings(protocol, changes)
     folder = Path(out) if out is not None else default_folder(experiment.name, protocol)
     folder.mkdir(parents=True, exist_ok=True)
@@ -62,7 +65,7 @@ def reproduce(
     except DataMissingError as error:
         _mark_missing(bench, str(error))
         verdict = DATA_MISSING
-    result = _result(bench, verdict)
+    result = _result(bench, verdict, changes)
     write_atomically(folder / "result.json", result.to_json(indent=1) + "\n")
     write_atomically(folder / "report.html", render(result, bench.drawings))
     return result
@@ -92,9 +95,11 @@ def _mark_stand_in(bench: Workbench) -> None:
         bench.numbers |= {name: replace(one, verdict=STAND_IN) for name, one in judged.items()}
 
 
-def _result(bench: Workbench, verdict: str) -> ExperimentResult:
+def _result(bench: Workbench, verdict: str, changes: Mapping[str, Any] | None) -> ExperimentResult:
     experiment: Experiment = bench.experiment
-    numbers = tuple(bench.numbers[name] for name in experiment.expected)
+    recipe = experiment.recipe(bench.protocol, bench.settings)
+    found = (bench.numbers[name] for name in experiment.expected)
+    numbers = tuple(replace(number, recipe=number.recipe or recipe) for number in found)
     return ExperimentResult(
         name=experiment.name,
         title=experiment.title,
@@ -111,4 +116,9 @@ def _result(bench: Workbench, verdict: str) -> ExperimentResult:
         settings=dict(bench.settings),
         environment=environment(bench.device),
         data=bench.checksums,
+        recipe=recipe,
+        command=command(experiment.name, bench.protocol, bench.seed, changes),
+        commit=commit(),
+        code=bench.code,
+        test_evaluations=bench.test_evaluations,
     )

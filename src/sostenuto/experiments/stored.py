@@ -22,30 +22,21 @@ def checkout() -> Path | None:
     return root if (root / "pyproject.toml").is_file() and (root / "results").is_dir() else None
 
 
-def stored_path(name: str, results: Path) -> Path:
-    """Return the file that keeps an experiment's result.
+def stored_path(name: str, protocol: str, results: Path) -> Path:
+    """Return the file that keeps an experiment's result under a protocol.
 
-    >>> stored_path("rusch2021/figure-2", Path("results/experiments")).as_posix()
-    'results/experiments/002_figure-2.json'
+    >>> stored_path("rusch2021/figure-2", "paper", Path("results/experiments")).as_posix()
+    'results/experiments/rusch2021_figure-2_paper.json'
     """
-    return results / f"{name.replace('/', '_')}.json"
+    return results / f"{name.replace('/', '_')}_{protocol}.json"
 
 
 def store(result: ExperimentResult, results: Path | None = None) -> Path:
-    """Keep a result; one of a lesser protocol never takes the place of a fuller one."""
+    """Keep a result in the place of the last one under its protocol."""
     root = checkout()
     require(results is not None or root is not None, "expected a checkout to store into", "found none", "name --out")
     folder = results if results is not None else cast(Path, root) / "results" / "experiments"
-    path = stored_path(result.name, folder)
-    if path.is_file():
-        known = read_result(path).protocol
-        fuller = PROTOCOLS.index(known) > PROTOCOLS.index(result.protocol)
-        require(
-            not fuller,
-            f"expected a result of the {known} protocol, which {path} holds",
-            f"got one of the {result.protocol} protocol",
-            "remove the file first if it is no longer wanted",
-        )
+    path = stored_path(result.name, result.protocol, folder)
     return write_atomically(path, result.to_json(indent=1) + "\n")
 
 
@@ -59,10 +50,13 @@ def read_result(path: Path) -> ExperimentResult:
         raise FileFormatError(path, "expected a result", f"got something else ({error})", "run it again") from error
 
 
-def last_result(name: str, runs: Path = RUNS) -> ExperimentResult | None:
-    """Return the fullest result there is of an experiment, the latest where several are as full."""
+def last_results(name: str, runs: Path = RUNS) -> list[ExperimentResult]:
+    """Return the latest result under each protocol, the paper's first."""
     root = checkout()
-    paths = [runs / name / protocol / "result.json" for protocol in PROTOCOLS]
-    paths += [stored_path(name, root / "results" / "experiments")] if root is not None else []
-    found = [read_result(path) for path in paths if path.is_file()]
-    return max(found, key=lambda one: (PROTOCOLS.index(one.protocol), one.date), default=None)
+    found = []
+    for protocol in PROTOCOLS:
+        paths = [runs / name / protocol / "result.json"]
+        paths += [stored_path(name, protocol, root / "results" / "experiments")] if root is not None else []
+        known = [read_result(path) for path in paths if path.is_file()]
+        found += [max(known, key=lambda one: one.date)] if known else []
+    return found

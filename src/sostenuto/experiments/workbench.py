@@ -16,7 +16,16 @@ from sostenuto.data.dataset import Dataset
 from sostenuto.data.registry import load
 from sostenuto.experiments.catalog import Experiment
 from sostenuto.experiments.cells import CellStore
-from sostenuto.experiments.expectation import LAW_FAILS, LAW_HOLDS, NOT_COMPARED, NOT_MEASURED
+from sostenuto.experiments.expectation import (
+    LAW_FAILS,
+    LAW_HOLDS,
+    NOT_COMPARED,
+    NOT_JUDGED,
+    NOT_MEASURED,
+    ONE_SEED,
+    UNDECIDED,
+)
+from sostenuto.experiments.provenance import code_digest, commit
 from sostenuto.experiments.settings import Settings
 from sostenuto.report.experiment import Drawing
 from sostenuto.report.figures.plot import Draw, plotted
@@ -40,7 +49,8 @@ class ClaimedError(SostenutoError):
 class Workbench:
     """The bench an experiment is run on.
 
-    ``protocol`` is ``"quick"``, ``"reduced"`` or ``"full"``, ``device`` what torch calls it, ``seed`` the caller's.
+    ``protocol`` is ``"paper"``, ``"reduced"``, ``"ours"`` or ``"quick"``, ``device`` what torch calls it, ``seed`` the
+    caller's.
     Whatever takes time goes through `cell`; whatever the paper has a number for, through `number` or `law`.
     """
 
@@ -73,6 +83,8 @@ class Workbench:
         self.notes: list[str] = []
         self.checksums: dict[str, str] = {}
         self._spent: dict[str, float] = {}
+        self._tested: set[str] = set()
+        self.code = code_digest(experiment.folder / "run.py")
         self._store = CellStore(folder / "cells")
         self._began, self._inside = time.perf_counter(), 0.0
         self._limit = time_limit
@@ -81,16 +93,25 @@ class Workbench:
     # What takes time
 
     def cell(
-        self, key: str, function: Callable[[], Any], *, depends: Mapping[str, Any] | None = None, here: bool = False
+        self,
+        key: str,
+        function: Callable[[], Any],
+        *,
+        depends: Mapping[str, Any] | None = None,
+        here: bool = False,
+        code: str = "",
+        tests: bool = False,
     ) -> Any:
         """Return ``function()``, computed once: its JSON is kept under ``key`` and read back by every later run.
 
-        A cell is taken up again only where what it depends on is the same: the seed and all settings, or, with
-        ``depends``, the seed and these values. With ``here`` the device counts too (for what measures time). torch's
+        A cell is taken up again only where what it depends on is the same: the code, the seed and all settings, or,
+        with ``depends``, the code, the seed and these values. ``code`` is the digest of the experiment's own code and
+        the library's unless it is given (for cells that two experiments share). With ``here`` the device counts too
+        (for what measures time). ``tests`` marks a cell that scores a model on the test part, to be counted. torch's
         seed is set from the run's seed and the key before the function runs, so that a cell's value does not depend on
         which cells ran before it. A `StoppedError` ends the run before a new cell is begun past the time limit.
         """
-        basis = self._basis(depends, here)
+        basis = self.basis(depends, here=here, code=code)
         stored = self._store.read(key, basis)
         if stored is None:
             self.check_time()
@@ -98,17 +119,20 @@ class Workbench:
                 if not mine:
                     raise ClaimedError(f"the cell {key} is being computed by another process.")
                 # Where another process held it, it is there now, unless that process failed.
-                stored = self._store.read(key, basis) or self._compute(key, basis, function)
-        self._spent[str(self._store.path(key, basis))] = stored["seconds"]
+                stored = self._store.read(key, basis) or self._compute(key, basis, function, tests)
+        path = str(self._store.path(key, basis))
+        self._spent[path] = stored["seconds"]
+        self._tested |= {path} if tests else set()
         return stored["value"]
 
-    def _compute(self, key: str, basis: Mapping[str, Any], function: Callable[[], Any]) -> dict[str, Any]:
+    def _compute(self, key: str, basis: Mapping[str, Any], function: Callable[[], Any], tests: bool) -> dict[str, Any]:
         torch.manual_seed(self.seed_of(key))
         began = time.perf_counter()
         value = function()
         seconds = time.perf_counter() - began
         self._inside += seconds
-        stored = self._store.write(key, basis, value, seconds=seconds, device=self.device)
+        facts = {"seconds": seconds, "device": self.device, "commit": commit(), "tests": tests}
+        stored = self._store.write(key, basis, value, **facts)
         self.say(f"{key}: {seconds:.1f} s")
         return stored
 
@@ -128,13 +152,15 @@ class Workbench:
             left = {place: one for place, one in left.items() if place not in found}
         return [found[place] for place in sorted(found)]
 
-    def remembers(self, key: str, *, depends: Mapping[str, Any] | None = None, here: bool = False) -> bool:
+    def remembers(
+        self, key: str, *, depends: Mapping[str, Any] | None = None, here: bool = False, code: str = ""
+    ) -> bool:
         """Say whether a cell is stored already."""
-        return self._store.read(key, self._basis(depends, here)) is not None
+        return self._store.read(key, self.basis(depends, here=here, code=code)) is not None
 
     def scratch(self, key: str, *, depends: Mapping[str, Any] | None = None) -> Path:
         """Return a folder of a cell's own that survives a kill, for checkpoints of what it trains."""
-        path = self._store.path(key, self._basis(depends, here=False))
+        path = self._store.path(key, self.basis(depends))
         folder = self.folder / "scratch" / path.relative_to(self._store.folder).with_suffix("")
         folder.mkdir(parents=True, exist_ok=True)
         return folder
@@ -152,9 +178,15 @@ class Workbench:
         """Return a seed for ``key`` that follows from the run's seed alone."""
         return int.from_bytes(hashlib.sha256(f"{self.seed}/{key}".encode()).digest()[:4], "big")
 
-    def _basis(self, depends: Mapping[str, Any] | None, here: bool) -> dict[str, Any]:
-        basis = dict(self.settings if depends is None else depends) | {"seed": self.seed}
+    def basis(self, depends: Mapping[str, Any] | None, *, here: bool = False, code: str = "") -> dict[str, Any]:
+        """Return all that a cell depends on."""
+        basis = dict(self.settings if depends is None else depends) | {"seed": self.seed, "code": code or self.code}
         return basis | {"device": self.device} if here else basis
+
+    @property
+    def test_evaluations(self) -> dict[str, int]:
+        """Count how often a model was scored on the test part: in this folder, and for what this run shows."""
+        return {"made": self._store.test_evaluations(), "shown": len(self._tested)}
 
     @property
     def seconds(self) -> float:
@@ -178,22 +210,42 @@ class Workbench:
 
     # What is found
 
-    def number(self, name: str, value: float | Sequence[float], spread: float | None = None, n: int = 1) -> None:
-        """Put a number beside the paper's entry ``name``; a sequence is summed up by its mean and deviation."""
+    def number(
+        self, name: str, value: float | Sequence[float], spread: float | None = None, n: int = 1, *, recipe: str = ""
+    ) -> None:
+        """Put a number beside the paper's entry ``name``; a sequence is summed up by its mean and deviation.
+
+        ``recipe`` says in words how it came about; without it the page says how the protocol differs from the paper's.
+        """
         expectation = self._expectation(name)
         if isinstance(value, Sequence):
             require(len(value) > 0, f"expected at least one value of {name!r}", "got none")
             n, values = len(value), [float(one) for one in value]
             value, spread = statistics.fmean(values), statistics.stdev(values) if n > 1 else None
         compared = self.protocol in self.experiment.comparable or expectation.value is None
-        verdict = expectation.judge(float(value), spread) if compared else NOT_COMPARED
-        self.numbers[name] = expectation.number(verdict, value=float(value), spread=spread, count=n)
+        verdict = expectation.judge(float(value), spread, n) if compared else NOT_COMPARED
+        why = ONE_SEED if verdict == UNDECIDED else ""
+        found = {"value": float(value), "spread": spread, "count": n, "seeds": tuple(self.seeds(n))}
+        self.numbers[name] = expectation.number(verdict, **found, recipe=recipe, why=why)
 
-    def law(self, name: str, holds: bool, evidence: str = "") -> None:
-        """Say whether the law ``name`` of ``expected.toml`` held, and what was seen."""
+    def law(
+        self, name: str, holds: bool, evidence: str = "", *, seeds: int = 0, undecided: str = "", not_judged: str = ""
+    ) -> None:
+        """Say whether the law ``name`` of ``expected.toml`` held, and what was seen.
+
+        A law about trained networks gives the number of their ``seeds``: one decides nothing. ``undecided`` and
+        ``not_judged`` say why nothing can be said: a difference within two standard errors, a baseline that had less.
+        Under a protocol that may not be compared no law is judged.
+        """
         expectation = self._expectation(name)
         require(bool(expectation.law), f"expected a law under {name!r} in expected.toml", "got a number")
-        self.numbers[name] = expectation.number(LAW_HOLDS if holds else LAW_FAILS, evidence=evidence)
+        undecided = undecided or (ONE_SEED if seeds == 1 else "")
+        verdict = LAW_HOLDS if holds else LAW_FAILS
+        if self.protocol not in self.experiment.comparable:
+            verdict, undecided, not_judged = NOT_COMPARED, "", ""
+        elif not_judged or undecided:
+            verdict = NOT_JUDGED if not_judged else UNDECIDED
+        self.numbers[name] = expectation.number(verdict, evidence=evidence, why=not_judged or undecided)
 
     def skip(self, name: str, why: str) -> None:
         """Leave an entry out and say why: a device that is not here, a package that is not installed."""

@@ -11,10 +11,12 @@ from sostenuto.nn.residual_rnn import ResidualRNN
 from sostenuto.nn.residual_units import ResidualGRU, ResidualLSTM
 from sostenuto.nn.sru import SRU
 from sostenuto.nn.stable_rnn import StableRNN
+from sostenuto.nn.stack import Stack
 from sostenuto.nn.torch_units import GRU, LSTM, RNN
 from sostenuto.nn.unicornn import UnICORNN
 
 LAYERS = {
+    "stack": Stack,
     "damped": DampedOscillators,
     "unicornn": UnICORNN,
     "lipschitz": LipschitzRNN,
@@ -50,5 +52,6 @@ __all__ = [
     "ResidualLSTM",
     "ResidualRNN",
     "StableRNN",
+    "Stack",
     "UnICORNN",
 ]

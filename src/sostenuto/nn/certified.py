@@ -92,9 +92,8 @@ class Certified:
         found = self._certify_memory(_span_range(spans), drive)
         if drive is None or not found.holds:
             return found
-        return replace(
-            found, conditions=(f"arguments of the activation between −{drive:g} and {drive:g}", *found.conditions)
-        )
+        bounded = f"arguments of the activation between −{drive:g} and {drive:g}"
+        return replace(found, drive=drive, conditions=(bounded, *found.conditions))
 
     def _certify_memory(
         self,

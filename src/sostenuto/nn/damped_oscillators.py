@@ -9,7 +9,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from sostenuto.checks import check_positive, require
-from sostenuto.nn.certificates import Certificate, over_spans, refused
+from sostenuto.nn.certificates import Certificate, MemoryCertificate, over_spans, refused, remembering
+from sostenuto.nn.damped_memory import DampedUnits, damped_decay
 from sostenuto.nn.fused import FusedLayer, check_backend
 from sostenuto.ops.damped import damped_scan, held_coefficients
 
@@ -161,6 +162,23 @@ class DampedOscillators(FusedLayer):
         if kind == "contraction":
             return certificate
         return over_spans(replace(certificate, rate=slowest * (1 - 1e-6) * spans[0]), spans)
+
+    def _certify_memory(self, spans: tuple[float, float], drive: float | None) -> MemoryCertificate:
+        """Give every unit's own factor |λ| = e^{−γδ}, exactly but for the rounding of its coefficients."""
+        levels, lives = [], []
+        for layer in range(self.num_layers):
+            units = [self._damped_unit(*cell) for cell in self.cells() if cell[0] == layer]
+            level, own = damped_decay(units, spans, drive)
+            levels.append(level)
+            lives.append(own)
+        return remembering(levels, lives[0], norm="Euclidean", checked="|λ|ⁿ of each unit, λ = e^{κδ}", spans=spans)
+
+    def _damped_unit(self, layer: int, reverse: bool) -> DampedUnits:
+        decay = self.decay(layer, reverse=reverse)
+        held = held_coefficients(decay, self.frequency(layer, reverse=reverse))[1].flatten(1)
+        names = ("weight_ih", "weight_hr")
+        entering, readout = (self.weight(name, layer, reverse) for name in names)
+        return DampedUnits(decay, held.norm(dim=0) * _drive_scale(decay), entering, readout.view(2, -1).norm(dim=0))
 
     def extra_repr(self) -> str:
         """Show the time scales too."""

@@ -11,9 +11,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from sostenuto.nn import certificates
-from sostenuto.nn.certificates import Certificate, refused
+from sostenuto.nn.certificates import SLOPES, Certificate, MemoryCertificate, not_provable, refused
+from sostenuto.nn.certified import GATED
 from sostenuto.nn.fused import FusedLayer
 from sostenuto.nn.integrators import EXPLICIT
+from sostenuto.nn.map_memory import CertifiedMap, Ends, map_memory
 from sostenuto.ops.dense import driven_scan
 from sostenuto.ops.step import Step
 
@@ -142,6 +144,34 @@ class DenseLayer(FusedLayer):
         shortest, longest = (self.step_size * span for span in spans)
         found = certificates.settling(form.weight, self.activation, step_size=longest, shortest=shortest)
         return certificates.over_spans(found, spans)
+
+    def _certify_memory(self, spans: tuple[float, float], drive: float | None) -> MemoryCertificate:
+        """Bound both sides of the map that is run."""
+        if not self.fused or self._has_no_step() or self.activation not in SLOPES:
+            return not_provable(self._no_map(), layers=self.num_layers)
+        if spans[0] != spans[1] and self.integrator not in ("euler", "exact"):
+            why = "steps of several sizes taken implicitly share no norm that is known"
+            return not_provable(why, layers=self.num_layers)
+        maps: list[list[Ends]] = [[] for _ in range(self.num_layers)]
+        for layer, reverse in self.cells():
+            ends = [self._certified_map(layer, reverse, span) for span in dict.fromkeys(spans)]
+            maps[layer].append((ends[0], ends[-1]))
+        return map_memory(maps, spans, drive, passes=True)
+
+    def _certified_map(self, layer: int, reverse: bool, span: float) -> CertifiedMap:
+        linear, weight, gain = self.discrete_map(layer, reverse=reverse, span=span).full()
+        entering = self.weight("weight_ih", layer, reverse)
+        return CertifiedMap(linear, weight, gain, entering, self.activation, self.hidden_size)
+
+    def _has_no_step(self) -> bool:
+        return getattr(self, "step_size", 1.0) is None
+
+    def _no_map(self) -> str:
+        if self._has_no_step():
+            return "a step is 1/T of each sequence; pass step_size"
+        if self.activation not in SLOPES:
+            return f"{self.activation} closes, and jumps where its threshold is above 0"
+        return GATED if getattr(self, "gated", False) else f"a step by {self.integrator!r} is not one map of this form"
 
     def _certify_map(self, layer: int, reverse: bool, spans: tuple[float, float]) -> Certificate:
         """Test the map of one time span, or of all between two where one norm serves them all.

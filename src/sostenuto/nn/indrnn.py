@@ -8,9 +8,10 @@ from torch import Tensor, nn
 from sostenuto.checks import check_choice
 from sostenuto.nn import certificates
 from sostenuto.nn.base import weight_name
-from sostenuto.nn.certificates import Certificate
+from sostenuto.nn.certificates import Certificate, MemoryCertificate
 from sostenuto.nn.dense import ACTIVATIONS
 from sostenuto.nn.fused import FusedLayer, check_backend
+from sostenuto.nn.map_memory import CertifiedMap, Ends, map_memory
 from sostenuto.ops.diagonal import diagonal_scan
 
 STACKINGS = ("plain", "residual", "dense")
@@ -151,6 +152,18 @@ class IndRNN(FusedLayer):
             return super()._certify(kind, layer, reverse, spans)
         weight = torch.diag(self.weight("weight_hh", layer, reverse))
         return certificates.discrete(torch.zeros_like(weight), weight, self.activation)
+
+    def _certify_memory(self, spans: tuple[float, float], drive: float | None) -> MemoryCertificate:
+        """Give every unit's own factor s·wᵢ."""
+        maps: list[list[Ends]] = [[] for _ in range(self.num_layers)]
+        for layer, reverse in self.cells():
+            weight = torch.diag(self.weight("weight_hh", layer, reverse))
+            entering = self.weight("weight_ih", layer, reverse)
+            unit = CertifiedMap(
+                torch.zeros_like(weight), weight, torch.eye(len(weight)), entering, self.activation, self.hidden_size
+            )
+            maps[layer].append((unit, unit))
+        return map_memory(maps, spans, drive, passes=self.stacking == "plain" and not self.batch_norm)
 
     def extra_repr(self) -> str:
         """Show the unit's settings too."""

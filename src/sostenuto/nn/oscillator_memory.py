@@ -61,10 +61,20 @@ def oscillator_memory(layer: Oscillators, spans: tuple[float, float], drive: flo
         found = [*found, [growth]] if level == len(found) else [*found[:-1], [*found[-1], growth]]
     fastest = [float(max(growth.rate.max() for growth in level)) for level in found]
     return remembering(
-        [LevelDecay(rate, -rate) for rate in fastest],
+        [
+            LevelDecay(rate, -rate, distortion=(cost := _distortion(level), cost))
+            for rate, level in zip(fastest, found, strict=True)
+        ],
         half_lives(np.concatenate([growth.rate for growth in found[0]])),
         norm=NORM,
         checked="a step is a rotation after a shear of size r ≤ h|w|/(2√(q₀(1 − h²q₀/4))): asinh(r/2) a step",
         reason="an oscillator without damping is not proved to forget",
         spans=spans,
     )
+
+
+def _distortion(growths: list[OscillatorGrowth]) -> float:
+    """Bound the largest over the least stretch of (scale·y, z − shear·y) by (y, z), over all units."""
+    scale, shear = (np.concatenate([getattr(one, name) for one in growths]) for name in ("scale", "shear"))
+    both, apart = np.hypot(1 + scale, shear), np.hypot(scale - 1, shear)
+    return float((both + apart).max() / (both - apart).min() * (1 + 1e-9))

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from sostenuto.nn.certified import GATED
 from sostenuto.nn.fused import FusedLayer, check_backend
 from sostenuto.ops.diagonal import gated_scan
 
@@ -51,6 +52,7 @@ class SRU(FusedLayer):
 
     state_names = ("c",)
     continuous = False
+    no_memory_proof = GATED
 
     def __init__(
         self,

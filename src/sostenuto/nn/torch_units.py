@@ -5,7 +5,9 @@ from typing import Any
 import torch
 
 from sostenuto.nn.base import Contract, check_sizes
+from sostenuto.nn.certificates import MemoryCertificate
 from sostenuto.nn.certified import GATED
+from sostenuto.nn.map_memory import CertifiedMap, Ends, map_memory
 
 
 class _TorchUnit(Contract):
@@ -53,3 +55,11 @@ class GRU(_TorchUnit, torch.nn.GRU):  # pyright: ignore[reportIncompatibleMethod
 
 class RNN(_TorchUnit, torch.nn.RNN):  # pyright: ignore[reportIncompatibleMethodOverride]
     """`torch.nn.RNN` (tanh or relu) with `step` for streaming; constructor, weights and state h are torch's."""
+
+    def _certify_memory(self, spans: tuple[float, float], drive: float | None) -> MemoryCertificate:
+        maps: list[list[Ends]] = [[] for _ in range(self.num_layers)]
+        for place, (entering, weight, *_) in enumerate(self.all_weights):
+            eye = torch.eye(len(weight), dtype=weight.dtype)
+            unit = CertifiedMap(torch.zeros_like(weight), weight, eye, entering, self.nonlinearity, self.hidden_size)
+            maps[place // self.num_directions].append((unit, unit))
+        return map_memory(maps, spans, drive, passes=True)

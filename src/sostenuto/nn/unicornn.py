@@ -14,12 +14,10 @@ from torch.nn.utils.rnn import PackedSequence
 
 from sostenuto.checks import InputError, check_choice, check_count, check_positive, require
 from sostenuto.constraints.at_least import AtLeast
-from sostenuto.nn.base import LayerCall, LayerState, RecurrentLayer, check_sizes, weight_name
-from sostenuto.nn.certificates import MemoryCertificate
+from sostenuto.nn.base import LayerCall, LayerState, check_sizes, weight_name
 from sostenuto.nn.dropout import dropout_masks
-from sostenuto.nn.oscillator_energy import oscillator_energy
+from sostenuto.nn.oscillator_layer import OscillatorLayer
 from sostenuto.nn.oscillator_limit import warn_of_divergence
-from sostenuto.nn.oscillator_memory import oscillator_memory
 from sostenuto.nn.reconstruction import Reconstruction, drift_of
 from sostenuto.nn.sequences import LayerInput, Timespans, is_readable
 from sostenuto.ops.oscillator import (
@@ -36,7 +34,7 @@ from sostenuto.ops.oscillator import (
 from sostenuto.ops.oscillator.cell import with_masks
 
 
-class UnICORNN(RecurrentLayer):
+class UnICORNN(OscillatorLayer):
     """A stack of independent, undamped, driven oscillators that keeps what it hears for thousands of steps.
 
     Vector field of a layer, with state (y, z), input u and σ̂ the logistic function:
@@ -249,40 +247,6 @@ class UnICORNN(RecurrentLayer):
         )
         return output, (y, z)
 
-    def effective_step(self, layer: int = 0, *, reverse: bool = False) -> Float[Tensor, " hidden"]:
-        """Give each unit's own step g = Δt·σ̂(c)."""
-        return self._steps[layer] * torch.sigmoid(self.weight("time_scale", layer, reverse))
-
-    def vector_field(
-        self, h: Float[Tensor, "*batch state"], x: Float[Tensor, "*batch channel"], *, layer: int = 0
-    ) -> Float[Tensor, "*batch state"]:
-        """Give (dy/dt, dz/dt) at h = (y, z) side by side; one step of the map advances t by Δt."""
-        y, z = h.chunk(2, dim=-1)
-        rate = torch.sigmoid(self.weight("time_scale", layer, False))
-        force = torch.tanh(self.weight("weight_hh", layer, False) * y + self._drive(layer, False, x))
-        return torch.cat([rate * z, -rate * (force + self.stiffness * y)], dim=-1)
-
-    def hamiltonian(
-        self,
-        state: Float[Tensor, "*batch state"] | tuple[Float[Tensor, "*batch hidden"], Float[Tensor, "*batch hidden"]],
-        input: Float[Tensor, "*batch channel"],
-        *,
-        layer: int = 0,
-    ) -> Float[Tensor, "*batch"]:
-        """Give a layer's energy at a state, (y, z) or both side by side, while it reads ``input`` (paper 002, eq. (4)).
-
-        With a = V u + b: H = Σ α y²/2 + z²/2 + [log cosh(w y + a) − log cosh a]/w. The subtracted term does not depend
-        on the state and makes H finite at w = 0, where the bracket over w becomes y·tanh a. The field is
-        dy/dt = σ̂(c)·∂H/∂z, dz/dt = −σ̂(c)·∂H/∂y, so units with equal c keep H while the input is constant.
-
-        >>> layer = UnICORNN(2, 8)
-        >>> layer.hamiltonian((torch.zeros(3, 8), torch.ones(3, 8)), torch.zeros(3, 2)).tolist()
-        [4.0, 4.0, 4.0]
-        """
-        y, z = state.chunk(2, dim=-1) if isinstance(state, Tensor) else state
-        weight, drive = self.weight("weight_hh", layer, False), self._drive(layer, False, input)
-        return oscillator_energy(y, z, weight, drive, self.stiffness)
-
     @torch.no_grad()
     def inverse(
         self,
@@ -321,21 +285,11 @@ class UnICORNN(RecurrentLayer):
         forms = tuple((sequences.write(one), sequences.write(other)) for one, other in zip(ys, zs, strict=True))
         return Reconstruction((start[0], start[1]), drift, forms)
 
-    def _certify_memory(self, spans: tuple[float, float], drive: float | None) -> MemoryCertificate:
-        return oscillator_memory(self, spans, drive)
-
     def extra_repr(self) -> str:
         """Show the oscillators' settings too."""
         steps = self._steps[0] if len(set(self._steps)) == 1 else list(self._steps)
         memory = "" if self.memory == "store" else f", memory={self.memory}"
         return f"{super().extra_repr()}, step_size={steps}, stiffness={self.stiffness}{memory}"
-
-    def _drive(self, layer: int, reverse: bool, below: Tensor) -> Tensor:
-        return F.linear(below, *self._input_map(layer, reverse))
-
-    def _input_map(self, layer: int, reverse: bool) -> tuple[Tensor, Tensor | None]:
-        bias = self.weight("bias_ih", layer, reverse) if self.bias else None
-        return self.weight("weight_ih", layer, reverse), bias
 
     def _may_tile(self) -> bool:
         """Whether tiles are worth asking for: elsewhere the cells that the question needs would be made for nothing."""

@@ -39,6 +39,15 @@ OUTCOMES: dict[str, Outcome] = {
     "not compared": "unknown",
     "measured": "unknown",
     "not measured": "unknown",
+    "undecided": "caution",
+    "not judged": "unknown",
+    "not run": "unknown",
+}
+PROTOCOLS = {
+    "paper": "the paper's protocol",
+    "reduced": "the paper's protocol with fewer runs, epochs or points",
+    "ours": "our own recipe, not the paper's",
+    "quick": "a quick run that shows how the experiment works",
 }
 _NUMBER = re.compile(r"[-+−]?[\d.,]*\d(e[-+]?\d+)?( ± [\d.]+)?( %)?")
 _SENTENCES = {
@@ -53,6 +62,9 @@ _SENTENCES = {
     "not compared": "This protocol is too small for its numbers to stand beside the paper's.",
     "measured": "The paper prints no number to compare with.",
     "not measured": "Nothing could be measured here.",
+    "undecided": "At least one difference is no larger than what seeds explain, or rests on one seed.",
+    "not judged": "At least one comparison would not be fair, and is not made.",
+    "not run": "At least one row has not been run.",
 }
 
 
@@ -69,20 +81,34 @@ def render(result: ExperimentResult, drawings: Sequence[Drawing] = ()) -> str:
     """Return the page of an experiment as HTML."""
     sections = [_number_section(result)]
     if drawings:
-        figures = tuple(
-            Figures((Picture(one.figure, f"{_ended(one.name)} {one.caption}".strip(), one.name),), one.caption)
-            for one in drawings
-        )
+        figures = tuple(_figure(one, result.protocol) for one in drawings)
         sections.append(Section("Figures", "figures", figures))
-    sections.append(_measured_section(result))
+    sections += [_provenance_section(result), _measured_section(result)]
     return compose(
         name=f"{result.name}: {result.title}",
-        subject=f"{result.paper}, {result.protocol} protocol",
+        subject=f"{result.paper}, {result.protocol} protocol: {PROTOCOLS.get(result.protocol, result.protocol)}",
         kind="experiment",
         judgment=Judgment(OUTCOMES[result.verdict], result.verdict.capitalize(), _sentence(result), result.notes),
         headline=_cards(result),
         sections=sections,
     )
+
+
+def _figure(drawing: Drawing, protocol: str) -> Figures:
+    caption = drawing.caption
+    if protocol == "quick":
+        caption = f"Quick run, not the experiment itself. {caption}".strip()
+    picture = Picture(drawing.figure, f"{_ended(drawing.name)} {caption}".strip(), drawing.name)
+    return Figures((picture,), caption)
+
+
+def judged(one: ExperimentNumber) -> str:
+    """Write the verdict, and why where nothing was decided.
+
+    >>> judged(ExperimentNumber("accuracy", "undecided", why="one seed"))
+    'undecided: one seed'
+    """
+    return f"{one.verdict}: {one.why}" if one.why else one.verdict
 
 
 def _sentence(result: ExperimentResult) -> str:
@@ -107,6 +133,20 @@ def ours(one: ExperimentNumber) -> str:
     return f"{number(one.value)}{spread}{f' {one.unit}' if one.unit else ''}{runs}"
 
 
+def evaluations(result: ExperimentResult) -> str:
+    """Say how often models were scored on the test part.
+
+    >>> result = ExperimentResult("a", "A", "a", "", "paper", "better", "", 0, 0.0, ())
+    >>> evaluations(result)
+    'not recorded'
+    """
+    counted = result.test_evaluations
+    if not counted:
+        return "not recorded"
+    shown = f", {counted['shown']} of them behind the numbers here" if "shown" in counted else ""
+    return f"{counted['made']}{shown}"
+
+
 def theirs(one: ExperimentNumber) -> str:
     """Write what the paper says."""
     if one.law:
@@ -125,14 +165,14 @@ def _number_section(result: ExperimentResult) -> Section:
     # Set as a number, a verdict is not broken over lines.
     columns = (Column("quantity"), Column("here"), Column("paper"), Column("verdict", numeric=True))
     rows = tuple(
-        (Cell(one.name, note=one.remark), Cell(ours(one)), Cell(theirs(one)), Cell(one.verdict))
-        for one in result.numbers
+        (Cell(one.name, note=one.remark), Cell(ours(one), link=f"how-{place}"), Cell(theirs(one)), _verdict(one))
+        for place, one in enumerate(result.numbers, start=1)
     )
     failed = [one for one in result.numbers if OUTCOMES[one.verdict] == "bad"]
     verdicts = tuple(
         Verdict("bad", one.verdict, _ended(f"{one.name}: {ours(one)}; paper: {theirs(one)}")) for one in failed
     )
-    parts: list[Part] = [Prose(result.what), *verdicts, Table("Here and in the paper", columns, rows)]
+    parts: list[Part] = [*_banner(result), Prose(result.what), *verdicts, Table("Here and in the paper", columns, rows)]
     for table in result.tables:
         cells = tuple(tuple(Cell(text) for text in row) for row in table.rows)
         columns = tuple(
@@ -141,6 +181,38 @@ def _number_section(result: ExperimentResult) -> Section:
         )
         parts.append(Table(table.caption, columns, cells))
     return Section("Numbers", "numbers", tuple(parts))
+
+
+def _verdict(one: ExperimentNumber) -> Cell:
+    return Cell(one.verdict, note=one.why)
+
+
+def _banner(result: ExperimentResult) -> list[Part]:
+    if result.protocol != "quick":
+        return []
+    text = "Small models on small data, for a minute: no number of this page is the experiment's, and no law is judged."
+    return [Verdict("caution", "Quick run", f"{text} {_ended(result.recipe)}".strip())]
+
+
+def _provenance_section(result: ExperimentResult) -> Section:
+    """Say of each number how it came about: recipe, command, commit, seeds and spread."""
+    columns = tuple(map(Column, ("quantity", "recipe", "seeds", "spread", "command", "commit and code")))
+    rows = tuple(
+        (
+            Cell(one.name, anchor=f"how-{place}"),
+            Cell(one.recipe or result.recipe or "not recorded"),
+            Cell(", ".join(map(str, one.seeds)) or "not recorded"),
+            Cell("one repetition" if one.count < 2 else _spread(one)),
+            Cell(result.command or "not recorded"),
+            Cell(f"commit {result.commit}", note=f"code {result.code}"),
+        )
+        for place, one in enumerate(result.numbers, start=1)
+    )
+    return Section("Where each number comes from", "provenance", (Table("Provenance", columns, rows),))
+
+
+def _spread(one: ExperimentNumber) -> str:
+    return f"{one.count} repetitions" + ("" if one.spread is None else f", deviation {number(one.spread, digits=2)}")
 
 
 def _are_numbers(values: Sequence[str]) -> bool:
@@ -154,7 +226,10 @@ def _ended(text: str) -> str:
 
 
 def _measured_section(result: ExperimentResult) -> Section:
-    rows = [("protocol", result.protocol), ("seed", str(result.seed)), ("date", result.date)]
+    rows = [("protocol", result.protocol), ("recipe", result.recipe or "not recorded"), ("seed", str(result.seed))]
+    rows += [("date", result.date), ("seconds", duration(result.seconds))]
+    rows += [("device", result.environment.get("device", "not recorded")), ("command", result.command)]
+    rows += [("commit", result.commit), ("code", result.code), ("evaluations on the test part", evaluations(result))]
     rows += [(f"checksum of {name}", checksum) for name, checksum in result.data.items()]
     settings = tuple((name, shorten(str(value), 300)) for name, value in result.settings.items())
     parts = [Facts("Run", tuple(rows)), Facts("Settings", settings)]

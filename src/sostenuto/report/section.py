@@ -2,14 +2,14 @@
 
 import re
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from sostenuto.checks import require
+from sostenuto.results import Outcome
 
-Outcome = Literal["good", "caution", "bad", "unknown"]
 _NARROW = 450
 """Pixels: figures up to this width can shrink to a phone's screen and still be read."""
 _ANCHOR = re.compile(r"[a-z][a-z0-9-]*")
@@ -62,11 +62,16 @@ class Column:
 
 @dataclass(frozen=True)
 class Cell:
-    """A table's cell: a text, a second line below it, and the full text where the first was shortened."""
+    """A table's cell: a text, a second line below it, and the full text where the first was shortened.
+
+    ``link`` leads to another cell of the page, the one whose ``anchor`` it is.
+    """
 
     text: str
     note: str = ""
     full: str = ""
+    link: str = ""
+    anchor: str = ""
 
 
 @dataclass(frozen=True)

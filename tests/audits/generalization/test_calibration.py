@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from sostenuto.audits import calibration
+from sostenuto.audits.checks import all_checks, all_thresholds
 from sostenuto.audits.generalization.measures import reliability_bins, standard_error
-from sostenuto.audits.verdicts import verdict
 from sostenuto.checks import InputError
 from tests.laws.audit_laws import AuditLaws
 
@@ -64,7 +64,7 @@ def test_a_calibrated_model_is_called_so_in_19_of_20_samples():
 def test_scores_times_a_number_are_not_calibrated(scale, label):
     found = calibration(Known(scale), *known_data(2000))
     assert found.calibrated == (scale == 1.0)
-    assert verdict("calibration", found).label == label
+    assert all_checks()["calibration"].judge(found, all_thresholds()["calibration"]).label == label
     assert ("no more than chance explains" in found.summary()) == (scale == 1.0)
 
 

@@ -54,11 +54,11 @@ def labels(count, wrong):
 
 def test_the_gap_and_its_error_by_hand():
     found = generalization_gap(Table(), *labels(100, 10), *labels(50, 20))
-    assert found.accuracy_gap == pytest.approx(0.9 - 0.6)
-    assert found.accuracy_gap_error == pytest.approx(math.sqrt(0.9 * 0.1 / 99 + 0.6 * 0.4 / 49))
+    assert found.gap == pytest.approx(0.9 - 0.6)
+    assert found.gap_error == pytest.approx(math.sqrt(0.9 * 0.1 / 99 + 0.6 * 0.4 / 49))
     # A wrong answer costs 2 nats more than a right one.
     assert found.loss_gap == pytest.approx(2 * 0.3, rel=1e-6)
-    assert found.loss_gap_error == pytest.approx(2 * found.accuracy_gap_error, rel=1e-6)
+    assert found.loss_gap_error == pytest.approx(2 * found.gap_error, rel=1e-6)
     assert "a gap of 30.0 ± 7.6 points" in found.summary()
 
 
@@ -68,10 +68,10 @@ def test_the_error_is_the_spread_over_data_sets():
     def drawn(count):
         return torch.ones(count, 3, 1), (torch.rand(count, generator=generator) < 0.8).long()
 
-    found = [generalization_gap(Table(), *drawn(200), *drawn(60), bins=1) for _ in range(80)]
-    gaps = torch.tensor([one.accuracy_gap for one in found])
+    found = [generalization_gap(Table(), *drawn(200), *drawn(60)) for _ in range(80)]
+    gaps = torch.tensor([one.gap for one in found])
     assert abs(float(gaps.mean())) < 4 * float(gaps.std()) / math.sqrt(80)
-    assert sum(one.accuracy_gap_error for one in found) / 80 == pytest.approx(float(gaps.std()), rel=0.2)
+    assert sum(one.gap_error for one in found) / 80 == pytest.approx(float(gaps.std()), rel=0.2)
 
 
 def test_the_bound_is_the_theorys_and_above_what_is_measured():
@@ -82,7 +82,7 @@ def test_the_bound_is_the_theorys_and_above_what_is_measured():
     theory = generalization_bound(model, SequenceBatch(X, torch.full((len(X),), X.shape[1]), y))
     assert found.bound == theory.value
     assert found.bound_terms == theory.terms
-    assert found.bound >= 1 - found.test.accuracy
+    assert found.bound >= 1 - found.test.score
     assert found.bound_reason == ""
     assert "paper 000" in found.summary()
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
@@ -123,7 +123,6 @@ def test_a_bound_that_does_not_apply_says_why(make, reason):
     [
         ({"delta": 0.0}, "delta"),
         ({"total_variation": 1.5}, "total_variation"),
-        ({"bins": 0}, "bins"),
         ({"test_lengths": [3]}, "test part: expected 40 lengths"),
     ],
 )

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from sostenuto.audits import certified_accuracy, certified_radius
+from sostenuto.audits.checks import all_checks, all_thresholds
 from sostenuto.audits.robustness.certified_accuracy import UNTURNED
-from sostenuto.audits.verdicts import verdict
 from sostenuto.models.prediction import SequenceClassifier
 from sostenuto.nn import RNN, IndRNN, UnICORNN
 from tests.laws.audit_laws import AuditLaws
@@ -68,8 +68,8 @@ def test_a_contradiction_is_told():
     broken = type(found).from_dict(found.to_dict() | {"distances": [radius / 2 for radius in found.radii]})
     assert broken.contradicted
     assert "An attack contradicts the proof" in broken.summary()
-    assert verdict("certified", broken).outcome == "bad"
-    assert verdict("certified", found).outcome in ("good", "unknown")
+    assert all_checks()["certified"].judge(broken, all_thresholds()["certified"]).outcome == "bad"
+    assert all_checks()["certified"].judge(found, all_thresholds()["certified"]).outcome in ("good", "unknown")
 
 
 def test_a_layer_without_a_certificate_says_why():

@@ -12,8 +12,8 @@ from torch import nn
 
 import sostenuto as so
 from sostenuto.audits import noise_accuracy
+from sostenuto.audits.batches import classification_batch
 from sostenuto.audits.robustness.corruptions import CORRUPTIONS
-from sostenuto.audits.robustness.labeled import labeled_sequences
 from sostenuto.checks import InputError
 from sostenuto.models.prediction import SequenceClassifier
 from tests.laws.audit_laws import Answering, AuditLaws
@@ -52,20 +52,20 @@ def normal_share(z):
 def test_gaussian_accuracy_is_the_normal_distributions(scale):
     X, y = signs()
     result = noise_accuracy(Answering(last_sign), scale * X, y, levels=(0, 0.5, 1, 2), repeats=5)
-    for level, accuracy, deviation in zip(result.levels[1:], result.accuracy[1:], result.deviation[1:], strict=True):
+    for level, accuracy, deviation in zip(result.levels[1:], result.score[1:], result.deviation[1:], strict=True):
         share = normal_share(1 / level)
         error = math.sqrt(share * (1 - share) / 2000)
         assert accuracy == pytest.approx(share, abs=4 * error / math.sqrt(5))
         assert 0.1 * error < deviation < 3 * error
-    assert (result.clean_accuracy, result.accuracy[0], result.deviation[0]) == (1.0, 1.0, 0.0)
-    assert (result.majority, result.count, result.repeats) == (0.5, 2000, 3 + 2)
+    assert (result.clean_score, result.score[0], result.deviation[0]) == (1.0, 1.0, 0.0)
+    assert (result.guess, result.count, result.repeats) == (0.5, 2000, 3 + 2)
 
 
 def test_salt_and_pepper_accuracy_is_one_minus_half_the_share():
     X, y = signs()
     levels = (0.0, 0.1, 0.5, 1.0)
     result = noise_accuracy(Answering(last_sign), X, y, levels=levels, kind="salt-and-pepper", repeats=5)
-    for level, accuracy in zip(levels, result.accuracy, strict=True):
+    for level, accuracy in zip(levels, result.score, strict=True):
         assert accuracy == pytest.approx(1 - level / 2, abs=4 * math.sqrt(0.25 / 10000))
 
 
@@ -107,15 +107,15 @@ def test_the_batch_size_changes_nothing(kind):
         noise_accuracy(Answering(last_sign), X, y, levels=(0.5, 0.9), kind=kind, batch_size=size)
         for size in (1, 7, 101, 500)
     ]
-    assert len({(result.accuracy, result.deviation) for result in results}) == 1
+    assert len({(result.score, result.deviation) for result in results}) == 1
 
 
 def test_another_seed_draws_other_noise_and_levels_keep_their_order():
     X, y = signs(200)
     one, other = (noise_accuracy(Answering(last_sign), X, y, levels=(1.0, 0.0, 0.5), seed=seed) for seed in (0, 1))
-    assert one.accuracy != other.accuracy
+    assert one.score != other.score
     assert one.levels == (1.0, 0.0, 0.5)
-    assert one.accuracy[1] == 1.0 > one.accuracy[2] > one.accuracy[0]
+    assert one.score[1] == 1.0 > one.score[2] > one.score[0]
 
 
 @pytest.mark.parametrize("filling", [-7.0, float("nan")])
@@ -141,7 +141,7 @@ def test_padding_does_not_enter_the_unit_of_the_noise():
     X, y = signs(400, steps=4)
     X[:, 2:] = 1e6
     shorter = noise_accuracy(Answering(lambda x: last_sign(x[:, :2])), X, y, levels=(1.0,), lengths=[2] * 400)
-    assert shorter.accuracy[0] == pytest.approx(normal_share(1), abs=0.05)
+    assert shorter.score[0] == pytest.approx(normal_share(1), abs=0.05)
 
 
 class WithLengths(nn.Module):
@@ -160,7 +160,7 @@ def test_unequal_lengths_reach_a_model_that_takes_them():
     ragged = [x[: 1 + index % 5] for index, x in enumerate(X)]
     model = WithLengths()
     result = noise_accuracy(model, ragged, y, levels=(0.0, 0.01), batch_size=5)
-    assert result.accuracy == (1.0, 1.0)
+    assert result.score == (1.0, 1.0)
     assert model.seen[0] == [1, 2, 3, 4, 5]
     whole = WithLengths()
     noise_accuracy(whole, X, y, levels=(0.0,))
@@ -180,7 +180,7 @@ def test_scores_at_every_step_answer_at_the_last_true_step():
     X[:, 2:] *= -1
     late = noise_accuracy(Answering(every_sign), X, y, levels=(0,))
     early = noise_accuracy(Answering(every_sign), X, y, levels=(0,), lengths=np.full(20, 2))
-    assert (late.clean_accuracy, early.clean_accuracy) == (0.0, 1.0)
+    assert (late.clean_score, early.clean_score) == (0.0, 1.0)
 
 
 def test_classes_at_every_step_are_counted_at_true_steps():
@@ -190,7 +190,7 @@ def test_classes_at_every_step_are_counted_at_true_steps():
     X[:, 2:] *= -1
     result = noise_accuracy(Answering(every_sign), X, targets, levels=(0,), lengths=[3] * 20)
     assert result.count == 60
-    assert result.clean_accuracy == pytest.approx(2 / 3)
+    assert result.clean_score == pytest.approx(2 / 3)
     with pytest.raises(InputError, match="expected scores at every step"):
         noise_accuracy(Answering(last_sign), X, y[:, None].repeat(1, 4))
 
@@ -203,7 +203,7 @@ def test_answers_that_are_not_numbers_are_wrong_and_told():
 
     result = noise_accuracy(Answering(overflow), X, y, levels=(0, 1))
     assert result.undefined[0] == 0
-    assert 0 < result.undefined[1] <= 1 - result.accuracy[1]
+    assert 0 < result.undefined[1] <= 1 - result.score[1]
     assert "were not a number and count as wrong" in result.summary()
 
 
@@ -216,15 +216,15 @@ def test_two_axes_are_one_channel():
 def test_the_summary_reads_well():
     X, y = signs()
     measured = noise_accuracy(Answering(last_sign), X, y, levels=(0, 0.5))
-    gaussian = replace(measured, accuracy=(1.0, 0.9778), deviation=(0.0, 0.0031))
+    gaussian = replace(measured, score=(1.0, 0.9778), deviation=(0.0, 0.0031))
     assert gaussian.summary().replace("\u202f", " ") == (
-        "Accuracy is 100 % on the data as they are and 97.8 % (± 0.3 points over 3 draws) with Gaussian noise of "
+        "The accuracy is 100 % on the data as they are and 97.8 % (± 0.3 points over 3 draws) with Gaussian noise of "
         "0.5 standard deviations of each channel; always answering the most frequent class gives 50.0 %."
     )
     pepper = noise_accuracy(Answering(last_sign), X, y, levels=(0.2,), kind="salt-and-pepper").summary()
     assert "with 20.0\u202f% of the samples replaced by the extremes of their channel" in pepper
     still = noise_accuracy(Answering(last_sign), X, y, levels=(0,)).summary()
-    assert still.startswith("Accuracy is 100\u202f% on the data as they are; always")
+    assert still.startswith("The accuracy is 100\u202f% on the data as they are; always")
 
 
 def test_one_of_our_own_models_and_one_in_bfloat16():
@@ -252,7 +252,7 @@ def test_one_of_our_own_models_and_one_in_bfloat16():
         ({"lengths": [4] * 6}, "expected lengths from 1 to 3, got 4 to 4"),
         ({"lengths": [0.5] * 6}, "expected whole numbers in lengths, got torch.float64"),
         ({"y": [0, 1]}, r"expected y of shape \(6,\), or \(6, 3\) for a class at every step, got \(2,\)"),
-        ({"y": [0.0, 1.0] * 3}, "expected class indices in y"),
+        ({"y": [0.5j, 1.0] * 3}, "expected class indices in y"),
         ({"y": [0, -1] * 3}, "expected class indices of at least 0 in y, got -1"),
         ({"y": [0, 2] * 3}, "expected classes from 0 to 1 in y, as the model has 2 scores, got 2"),
         ({"model": Answering(lambda x: x[:, -1])}, "expected scores of at least 2 classes from the model, got 1"),
@@ -289,7 +289,7 @@ def test_names_are_listed():
 
 
 def test_lost_steps_hold_the_value_before():
-    data = labeled_sequences(Answering(lambda x: x), torch.arange(12.0).reshape(2, 6, 1), [0, 1])
+    data = classification_batch(Answering(lambda x: x), torch.arange(12.0).reshape(2, 6, 1), [0, 1])
     damage = CORRUPTIONS["missing"](data)
     drawn = torch.tensor([[0.1, 0.9, 0.1, 0.1, 0.9, 0.2], [0.9] * 6])[:, :, None]
     found = damage.apply(data.values, drawn, 0.5, torch.tensor([6, 6]))
@@ -298,7 +298,7 @@ def test_lost_steps_hold_the_value_before():
 
 
 def test_shifts_stay_within_each_sequence():
-    data = labeled_sequences(Answering(lambda x: x), torch.arange(12.0).reshape(2, 6, 1), [0, 1])
+    data = classification_batch(Answering(lambda x: x), torch.arange(12.0).reshape(2, 6, 1), [0, 1])
     damage = CORRUPTIONS["shift"](data)
     found = damage.apply(data.values, torch.tensor([1.0, -1.0])[:, None, None], 0.5, torch.tensor([6, 4]))
     assert found[0, :, 0].tolist() == [0, 0, 0, 0, 1, 2]
@@ -316,5 +316,5 @@ def test_damage_grows_with_its_level(kind):
         levels=(0, 0.3, 1),
         kind=kind,
     )
-    assert found.accuracy[0] == 1.0 > found.accuracy[1] > found.accuracy[2]
+    assert found.score[0] == 1.0 > found.score[1] > found.score[2]
     assert found.summary().endswith("%.")

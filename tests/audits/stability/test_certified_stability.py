@@ -70,13 +70,16 @@ def test_units_without_a_certificate_say_so(model):
 
 def test_a_reason_that_is_true_of_a_whole_stack_is_given_once():
     torch.manual_seed(0)
-    found = certified_stability(UnICORNN(2, 3, num_layers=3), torch.randn(2, 6, 2))
+    layer = UnICORNN(2, 3, num_layers=3)
+    found = certified_stability(layer, torch.randn(2, 6, 2))
     assert len(found.judged) == 9
     text = found.summary()
-    assert text.startswith(
-        "No certificate applies: UnICORNN has another form. Slowest contraction measured at 12 steps"
-    )
-    assert text.count("UnICORNN") == 1
+    assert text.startswith("Whatever it reads, at least half of its memory is left after ")
+    assert "Slowest contraction measured at 12 steps" in text
+    assert text.count("damping fails") == 1
+    assert found.remembers
+    assert not found.certified
+    assert found.memory == UnICORNN.memory_certificate(layer.double())
     slowest = {
         kind: min(one.measured for one in found.judged if one.certificate.kind == kind) for kind in ("lure", "discrete")
     }

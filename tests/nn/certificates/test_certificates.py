@@ -140,7 +140,7 @@ def test_what_a_solver_says_is_checked():
 @needs_cvxpy
 def test_a_solver_that_lies_is_not_believed(monkeypatch):
     def lie(program, rate):
-        return np.eye(1), np.ones(1)
+        return np.eye(1), np.full(1, 1e6)
 
     monkeypatch.setattr("sostenuto.nn.certificates.semidefinite._Program.solve", lie)
     A, W = scalar(-0.5, -3)

@@ -1,6 +1,7 @@
 """The spectrum of the Hessian: its largest eigenvalues, its trace, its density."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,15 +9,20 @@ import numpy as np
 from scipy.linalg import eigh_tridiagonal
 from torch import nn
 
-from sostenuto.audits.base import AuditResult
-from sostenuto.audits.curvature.operator import Hessian, Vector, twice_differentiable
+from sostenuto.audits.base import UNDECIDED, AuditResult, Check, Judged
+from sostenuto.audits.batches import EvalBatch, eval_batch
+from sostenuto.audits.context import AuditContext
+from sostenuto.audits.curvature.operator import Hessian, Vector, saved_bytes, twice_differentiable
 from sostenuto.audits.model import audited, place_of, widened
-from sostenuto.audits.robustness.measured import targeted_sequences
-from sostenuto.checks import check_count
-from sostenuto.report.numbers import count, number
+from sostenuto.checks import check_count, require
+from sostenuto.report.numbers import count, duration, number, percent
 from sostenuto.results import Numbers
 from sostenuto.training.processes import environment
 
+LEAST_ROWS, LEAST_STEPS = 8, 6
+"""What is left of a measurement that time runs short for: sequences, and steps of one Lanczos iteration."""
+MOST_BYTES = 2**30
+"""What the intermediate values of one product may take."""
 FEW_WEIGHTS = 300
 """Up to so many weights the whole matrix is formed, and every number is exact."""
 
@@ -27,10 +33,16 @@ class HessianSpectrum(AuditResult):
 
     ``top`` are the largest eigenvalues, largest first; ``bottom`` the least. ``condition`` is the largest eigenvalue
     over the least in size among those asked for: a lower bound of the condition number. ``nodes`` and ``weights`` are
-    eigenvalues of Lanczos' small matrices and the share of the spectrum each stands for.
+    eigenvalues of Lanczos' small matrices and the share of the spectrum each stands for. ``descent`` is the share of
+    the loss that the steepest slope promises, ‖g‖²/(2 λ₁ L); ``converged`` whether the outermost eigenvalues settled,
+    and ``sequences`` how many the loss was taken over.
     """
 
     num_weights: int
+    sequences: int
+    gradient_norm: float
+    descent: float
+    converged: bool
     top: Numbers
     bottom: float
     condition: float | None
@@ -47,6 +59,9 @@ class HessianSpectrum(AuditResult):
         if self.bottom < -0.01 * abs(self.top[0]):
             said += f"; it falls away along some directions (least eigenvalue {number(self.bottom, digits=3)}), "
             said += "so this is not a minimum"
+        said += f"; its steepest slope promises {percent(min(self.descent, 1.0))} less"
+        if not self.converged:
+            said += "; time allowed for a rough estimate alone, and eigenvalues further out may have been missed"
         return said + "."
 
     def plot(self, ax: Any) -> None:
@@ -75,6 +90,7 @@ def hessian_spectrum(
     lengths: Any = None,
     target_scale: float | Sequence[float] = 1.0,
     batch_size: int = 256,
+    max_seconds: float | None = None,
 ) -> HessianSpectrum:
     """Find the spectrum of the Hessian of the mean loss in the weights, over ``X`` and ``y``.
 
@@ -86,7 +102,7 @@ def hessian_spectrum(
         model: a classifier or regressor; the fused recurrent kernels of torch, which have no second
             derivative, are switched off meanwhile.
         X: sequences, as for `noise_accuracy`.
-        y: class indices, or numbers, as for `adversarial_error`.
+        y: class indices, or numbers, as for `noise_accuracy`.
         top: how many of the largest eigenvalues.
         probes: random vectors for trace and density.
         lanczos_steps: of the density.
@@ -94,6 +110,8 @@ def hessian_spectrum(
         lengths: true length of each row of a padded array ``X``.
         target_scale: what one unit of ``y`` is worth in the target's own unit, for numbers.
         batch_size: sequences in one product.
+        max_seconds: what it may take, by an estimate; where that is short, fewer sequences and steps are used, and the
+            result says so.
 
     >>> import torch
     >>> _ = torch.manual_seed(0)
@@ -106,12 +124,22 @@ def hessian_spectrum(
         check_count(name, value, least=2 if name in ("probes", "lanczos_steps") else 1)
     check_count("seed", seed, least=0)
     model = widened(model)
-    data = targeted_sequences(model, X, y, lengths, target_scale)
+    data = eval_batch(model, X, y, lengths, target_scale)
     generator = np.random.default_rng(seed)
     with audited(model, seed), twice_differentiable():
         hessian = Hessian(model, data, batch_size)
         exact = hessian.size <= max(FEW_WEIGHTS, top + 1)
-        found = _whole(hessian, top) if exact else _sampled(hessian, top, probes, lanczos_steps, generator)
+        steps: int | None = None
+        if max_seconds is not None:
+            products = hessian.size if exact else 60 + probes * (3 + lanczos_steps)
+            data, hessian, steps = _affordable(model, data, batch_size, products, max_seconds)
+        if steps is not None:
+            exact, found = False, _rough(hessian, top, steps, generator)
+        else:
+            found = _whole(hessian, top) if exact else _sampled(hessian, top, probes, lanczos_steps, generator)
+        gradient = float(np.linalg.norm(hessian.gradient()))
+        promised = gradient**2 / (2 * max(abs(found["top"][0]), abs(found["bottom"]), 1e-300))
+        descent = promised / max(hessian.loss(), 1e-300) if gradient > 0 else 0.0
     device, dtype = place_of(model)
     how = (
         "The whole matrix was formed" if exact else f"Lanczos iteration, {probes} random vectors for trace and density"
@@ -124,9 +152,55 @@ def hessian_spectrum(
         checksum=data.checksum(),
         environment=environment(str(device)),
         num_weights=hessian.size,
+        sequences=len(data.values),
+        gradient_norm=gradient,
+        descent=descent,
+        converged=steps is None,
         exact=exact,
         **found,
     )
+
+
+def _affordable(
+    model: nn.Module, data: EvalBatch, batch_size: int, products: int, seconds: float
+) -> tuple[EvalBatch, Hessian, int | None]:
+    """Choose sequences and their batches by time and memory; and where even few take long, steps of one iteration."""
+    first = slice(0, min(LEAST_ROWS, len(data.values)))
+    few = Hessian(model, data.take(first), LEAST_ROWS)
+    each = saved_bytes(few, slice(0, 1)) * 4  # a second derivative keeps the first one's intermediate values too
+    batch_size = max(min(batch_size, MOST_BYTES // max(each, 1)), 1)
+    few = Hessian(model, data.take(first), batch_size)
+    direction = np.ones(few.size) / np.sqrt(few.size)
+    few.product(direction)
+    start = time.perf_counter()
+    few.product(direction)
+    of_few = time.perf_counter() - start
+    by_row = of_few / len(few.data.values)
+    count = int(seconds / max(products * by_row, 1e-9))
+    if count >= len(few.data.values):
+        kept = data if count >= len(data.values) else data.take(slice(0, count))
+        return kept, _timed(Hessian(model, kept, batch_size), 4 * seconds), None
+    steps = int(seconds / of_few)
+    require(
+        steps >= LEAST_STEPS,
+        f"expected {LEAST_STEPS} products with the Hessian to take at most {duration(seconds)}",
+        f"got an estimate of {duration(LEAST_STEPS * of_few)}",
+        "allow more with max_seconds",
+    )
+    return data.take(first), _timed(few, 4 * seconds), min(steps, few.size)
+
+
+def _timed(hessian: Hessian, seconds: float) -> Hessian:
+    hessian.deadline = time.perf_counter() + seconds
+    return hessian
+
+
+def _rough(hessian: Hessian, top: int, steps: int, generator: np.random.Generator) -> dict[str, Any]:
+    """Run one short Lanczos iteration: its nodes lie within the spectrum, and estimate its ends from inside."""
+    start = generator.choice([-1.0, 1.0], hessian.size) / np.sqrt(hessian.size)
+    nodes, weights = _lanczos(hessian.product, start, steps)
+    trace = float(hessian.size * (nodes @ weights))
+    return _record(nodes[::-1][:top], float(nodes[0]), trace, abs(trace), nodes, weights)
 
 
 def _whole(hessian: Hessian, top: int) -> dict[str, Any]:
@@ -200,3 +274,50 @@ def _lanczos(product: Any, start: Vector, steps: int) -> tuple[np.ndarray, np.nd
         beside[step], vector = length, image / length
     values, vectors = eigh_tridiagonal(diagonal, beside)
     return values, vectors[0] ** 2
+
+
+def _run(context: AuditContext) -> HessianSpectrum:
+    # A minimum is one of the loss that was trained on, where that part is known.
+    data = (context.train or context.data).sample(max(context.budget.sequences // 4, 16), context.seed, balanced=True)
+    return hessian_spectrum(
+        context.model,
+        data.values,
+        data.targets,
+        top=2,
+        probes=context.budget.probes,
+        lanczos_steps=3 * context.budget.probes,
+        lengths=data.lengths,
+        target_scale=context.target_scale,
+        seed=context.seed,
+        max_seconds=context.share,
+    )
+
+
+def _judge(result: HessianSpectrum, limits: Mapping[str, float]) -> Judged:
+    """Call it a minimum where neither the slope nor a direction of negative curvature leads down."""
+    falling = -result.bottom / abs(result.top[0]) if result.top[0] else 0.0
+    descent = result.descent
+    basis = (
+        f"{result.summary()} A minimum needs a least eigenvalue above −{percent(limits['negative'])} of the largest, "
+        f"and a slope that promises less than {percent(limits['descent'])} of the loss."
+    )
+    if falling > 2 * limits["negative"] or descent > 2 * limits["descent"]:
+        return Judged("caution", "Not a minimum", basis)
+    small = falling <= limits["negative"] / 2 and descent <= limits["descent"] / 2
+    if small and result.top[0] > 0 and result.converged:
+        return Judged("good", "A minimum", basis)
+    return Judged("unknown", UNDECIDED, basis)
+
+
+CHECK = Check(
+    name="curvature",
+    title="How flat is the minimum?",
+    caption="Where the eigenvalues of the loss's second derivative lie.",
+    order=110,
+    result=HessianSpectrum,
+    needs=("y",),
+    run=_run,
+    judge=_judge,
+    thresholds={"negative": 0.05, "descent": 0.05},
+    number=lambda result: result.top[0],
+)

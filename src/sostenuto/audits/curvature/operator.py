@@ -1,6 +1,7 @@
 """The Hessian of a model's mean loss in its weights, as products with vectors."""
 
 import math
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,8 +12,9 @@ import torch
 from jaxtyping import Float
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from sostenuto.audits.robustness.targeted import TargetedSequences
+from sostenuto.audits.batches import EvalBatch
 from sostenuto.checks import InputError, require
 
 Vector = Float[np.ndarray, " weight"]
@@ -26,29 +28,42 @@ class Hessian:
     with compiled recurrences.
     """
 
-    def __init__(self, model: nn.Module, data: TargetedSequences, batch_size: int) -> None:
-        self._model, self._data, self._batch_size = model, data, batch_size
+    def __init__(self, model: nn.Module, data: EvalBatch, batch_size: int) -> None:
+        self._model, self.data, self._batch_size = model, data, batch_size
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.size = sum(parameter.numel() for parameter in self.parameters)
-        loss = float(self._part(next(data.batches(batch_size))))  # a model that cannot answer is refused for that
+        loss = float(self.part(next(data.batches(batch_size))))  # a model that cannot answer is refused for that
         require(self.size > 0, "expected a model with weights that learn", "got none")
+        self.deadline = math.inf
         require(math.isfinite(loss), "expected a finite loss", f"got {loss}", "look for NaN in the model's answers")
 
     def loss(self) -> float:
         """Give the loss at the weights as they are."""
-        return sum(float(self._part(rows)) for rows in self._data.batches(self._batch_size))
+        with torch.no_grad():
+            return sum(float(self.part(rows)) for rows in self.data.batches(self._batch_size))
+
+    def gradient(self) -> Vector:
+        """Give ∂L/∂w."""
+        total = np.zeros(self.size)
+        for rows in self.data.batches(self._batch_size):
+            with torch.enable_grad():
+                loss = self.part(rows)
+                if loss.requires_grad:
+                    parts = torch.autograd.grad(loss, self.parameters, materialize_grads=True)
+                    total += torch.cat([part.flatten() for part in parts]).double().cpu().numpy()
+        return total
 
     def product(self, vector: Vector) -> Vector:
         """Multiply one vector."""
+        if time.perf_counter() > self.deadline:
+            raise InputError("expected the Hessian's products to keep to their estimate, got more; allow more time.")
         given = torch.from_numpy(np.ascontiguousarray(vector)).to(self.parameters[0])
         sizes = [parameter.numel() for parameter in self.parameters]
         parts = [part.view_as(p) for part, p in zip(given.split(sizes), self.parameters, strict=True)]
         total = np.zeros(self.size)
-        for rows in self._data.batches(self._batch_size):
+        for rows in self.data.batches(self._batch_size):
             with torch.enable_grad():
-                first = torch.autograd.grad(
-                    self._part(rows), self.parameters, create_graph=True, materialize_grads=True
-                )
+                first = torch.autograd.grad(self.part(rows), self.parameters, create_graph=True, materialize_grads=True)
                 along = sum((gradient * part).sum() for gradient, part in zip(first, parts, strict=True))
                 if not (isinstance(along, Tensor) and along.requires_grad):
                     continue
@@ -77,18 +92,36 @@ class Hessian:
         order = np.argsort(values if least else -values)
         return values[order], vectors[:, order]
 
-    def _part(self, rows: slice) -> Float[Tensor, ""]:
+    def part(self, rows: slice) -> Float[Tensor, ""]:
         """Give what one batch adds to the mean loss."""
-        data = self._data
+        data = self.data
         scores = data.scores(self._model, rows, data.values[rows])
         return data.losses(scores, rows).sum() / len(data.true_targets)
 
 
 @contextmanager
 def twice_differentiable() -> Iterator[None]:
-    """Switch the fused recurrent kernels off, which have no second derivative."""
+    """Switch the fused kernels of recurrences and attention off, which have no second derivative."""
     with warnings.catch_warnings():
         # torch speaks of Intel GPUs whenever these flags are set, and there is no other way to set one of them.
         warnings.filterwarnings("ignore", message="TF32 acceleration on top of oneDNN")
-        with torch.backends.cudnn.flags(enabled=False), torch.backends.mkldnn.flags(enabled=False):
+        with (
+            torch.backends.cudnn.flags(enabled=False),
+            torch.backends.mkldnn.flags(enabled=False),
+            sdpa_kernel(SDPBackend.MATH),
+        ):
             yield
+
+
+def saved_bytes(hessian: "Hessian", rows: slice) -> int:
+    """Count the bytes that the loss of some rows keeps for its gradient."""
+    sizes: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        sizes[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        hessian.part(rows)
+    return sum(sizes.values())

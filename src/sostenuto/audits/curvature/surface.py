@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from sostenuto.audits.base import AuditResult
+from sostenuto.audits.batches import eval_batch
 from sostenuto.audits.curvature.operator import Hessian, twice_differentiable
 from sostenuto.audits.model import audited, place_of, widened
-from sostenuto.audits.robustness.measured import targeted_sequences
 from sostenuto.checks import check_count, check_positive
 from sostenuto.report.numbers import number
 from sostenuto.results import Numbers
@@ -78,7 +78,7 @@ def loss_surface(
     check_count("seed", seed, least=0)
     check_count("batch_size", batch_size)
     model = widened(model)
-    data = targeted_sequences(model, X, y, lengths)
+    data = eval_batch(model, X, y, lengths)
     with audited(model, seed):
         with twice_differentiable():
             hessian = Hessian(model, data, batch_size)

@@ -1,14 +1,17 @@
 """Calibration: whether a model that says it is 80 % sure is right 80 times of 100."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from torch import nn
 
-from sostenuto.audits.base import AuditResult
-from sostenuto.audits.generalization.measures import Measures, collect_answers, draw_reliability, measure
+from sostenuto.audits.base import UNDECIDED, AuditResult, Check, Judged, points
+from sostenuto.audits.batches import classification_batch
+from sostenuto.audits.context import AuditContext
+from sostenuto.audits.generalization.measures import Measures, collect_answers, measure
 from sostenuto.audits.model import audited, place_of
-from sostenuto.audits.robustness.labeled import labeled_sequences
 from sostenuto.checks import check_count
 from sostenuto.report.numbers import counted, number, percent
 from sostenuto.training.processes import environment
@@ -41,19 +44,26 @@ class Calibration(AuditResult):
         found = self.measures
         sure, right = percent(found.confidence), percent(found.accuracy)
         said = f"The model is {sure} sure on average and right in {right} of {counted(found.count, 'answer')}; "
-        said += calibration_words(found)
+        apart, chance = 100 * found.calibration_error, 100 * found.calibrated_high
+        than = "no more" if self.calibrated else "more"
+        said += (
+            f"confidence and accuracy are {apart:.1f} points apart, {than} than chance explains (up to {chance:.1f})"
+        )
         return f"{said}; Brier score {number(found.brier, digits=3)}."
 
     def plot(self, ax: Any) -> None:
-        """Draw accuracy over confidence, bin by bin."""
-        draw_reliability(ax, {"model": self.measures})
-
-
-def calibration_words(found: Measures) -> str:
-    """Say how far confidence and accuracy are apart, and how far chance alone would take them."""
-    apart, chance = 100 * found.calibration_error, 100 * found.calibrated_high
-    than = "no more" if found.calibration_error <= found.calibrated_high else "more"
-    return f"confidence and accuracy are {apart:.1f} points apart, {than} than chance explains (up to {chance:.1f})"
+        """Draw accuracy over confidence, bin by bin; a calibrated model lies on the diagonal."""
+        bins = self.measures.bins
+        ax.plot([0, 100], [0, 100], linestyle="--", color="gray", label="calibrated")
+        # One standard deviation of the share that is right, were the confidence of a bin its true probability.
+        spread = [100 * np.sqrt(one.confidence * (1 - one.confidence) / one.count) for one in bins]
+        sure, right = [100 * one.confidence for one in bins], [100 * one.accuracy for one in bins]
+        ax.errorbar(sure, right, yerr=spread, marker="o", capsize=3, label="model")
+        ax.set_xlim(0, 102)
+        ax.set_ylim(-2, 102)
+        ax.set_xlabel("confidence, %")
+        ax.set_ylabel("accuracy, %")
+        ax.legend()
 
 
 def calibration(
@@ -97,7 +107,7 @@ def calibration(
     check_count("bins", bins)
     check_count("seed", seed, least=0)
     check_count("batch_size", batch_size)
-    data = labeled_sequences(model, X, y, lengths)
+    data = classification_batch(model, X, y, lengths)
     with audited(model, seed):
         answers = collect_answers(model, data, batch_size)
     device, dtype = place_of(model)
@@ -110,3 +120,38 @@ def calibration(
         environment=environment(str(device)),
         measures=measure(answers, bins, seed),
     )
+
+
+def _run(context: AuditContext) -> Calibration:
+    return calibration(context.model, *context.arguments, lengths=context.lengths, seed=context.seed)
+
+
+def _judge(result: Calibration, limits: Mapping[str, float]) -> Judged:
+    """Praise what chance explains, where chance could not explain a large error too."""
+    measures, honest = result.measures, limits["honest"]
+    basis = (
+        f"{result.summary()} Honest where chance explains the distance and would not explain one of "
+        f"{points(honest)} points."
+    )
+    if result.calibrated:
+        return (
+            Judged("good", "Honest confidence", basis)
+            if measures.calibrated_high <= honest
+            else Judged("unknown", UNDECIDED, f"{basis} There are too few answers to tell.")
+        )
+    label = "Overconfident" if result.overconfidence > 0 else "Underconfident"
+    return Judged("bad" if measures.calibration_error > limits["broken"] else "caution", label, basis)
+
+
+CHECK = Check(
+    name="calibration",
+    title="Is its confidence honest?",
+    caption="How often it is right, by how sure it says it is.",
+    order=50,
+    result=Calibration,
+    needs=("y", "classes"),
+    run=_run,
+    judge=_judge,
+    thresholds={"honest": 0.1, "broken": 0.25},
+    number=lambda result: result.measures.calibration_error,
+)

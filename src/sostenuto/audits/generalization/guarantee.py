@@ -3,8 +3,8 @@
 import torch
 from torch import nn
 
+from sostenuto.audits.batches import EvalBatch
 from sostenuto.audits.model import still_copy
-from sostenuto.audits.robustness.targeted import TargetedSequences
 from sostenuto.checks import InputError
 from sostenuto.data.batch import SequenceBatch
 from sostenuto.models.base import SequenceModel
@@ -18,7 +18,7 @@ Guarantee = tuple[float | None, str, dict[str, float]]
 
 def guaranteed_risk(
     model: nn.Module,
-    data: TargetedSequences,
+    data: EvalBatch,
     delta: float,
     total_variation: float,
     *,

@@ -1,14 +1,13 @@
 """What a classifier's scores are worth on labeled sequences: loss, accuracy, Brier score, reliability."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from sostenuto.audits.robustness.labeled import LabeledSequences
+from sostenuto.audits.batches import ClassificationBatch
 from sostenuto.checks import require
 from sostenuto.results import Record
 
@@ -60,7 +59,7 @@ class Answers:
     owners: Int[Tensor, " answer"]
 
 
-def collect_answers(model: nn.Module, data: LabeledSequences, batch_size: int) -> Answers:
+def collect_answers(model: nn.Module, data: ClassificationBatch, batch_size: int) -> Answers:
     """Ask a model that is held still about all sequences; padding gives no answer."""
     found = []
     for rows in data.batches(batch_size):
@@ -69,10 +68,7 @@ def collect_answers(model: nn.Module, data: LabeledSequences, batch_size: int) -
     scores = torch.cat(found)
     lost = int((~scores.isfinite()).any(-1).sum())
     require(lost == 0, "expected finite scores from the model", f"got {lost} of {len(scores)} answers that are not")
-    count = len(data.values)
-    steps = data.mask.sum(1) if data.has_step_targets else torch.ones(count, dtype=torch.long)
-    owners = torch.repeat_interleave(torch.arange(count), steps)
-    return Answers(torch.log_softmax(scores, dim=-1), data.true_targets, owners)
+    return Answers(torch.log_softmax(scores, dim=-1), data.true_targets, torch.from_numpy(data.owners))
 
 
 def measure(answers: Answers, bins: int, seed: int) -> Measures:
@@ -130,22 +126,6 @@ def reliability_bins(
         mean, share = float(confidence[own].mean()), float(right[own].mean())
         found.append(ReliabilityBin(place / bins, (place + 1) / bins, int(own.sum()), mean, share))
     return tuple(found)
-
-
-def draw_reliability(ax: Any, parts: dict[str, Measures]) -> None:
-    """Draw accuracy over confidence for each part; a calibrated model lies on the diagonal."""
-    ax.plot([0, 100], [0, 100], linestyle="--", color="gray", label="calibrated")
-    for marker, (name, part) in zip("os", parts.items(), strict=False):
-        confidence = [100 * one.confidence for one in part.bins]
-        accuracy = [100 * one.accuracy for one in part.bins]
-        # One standard deviation of the share that is right, were the confidence of a bin its true probability.
-        spread = [100 * np.sqrt(one.confidence * (1 - one.confidence) / one.count) for one in part.bins]
-        ax.errorbar(confidence, accuracy, yerr=spread, marker=marker, capsize=3, label=name)
-    ax.set_xlim(0, 102)
-    ax.set_ylim(-2, 102)
-    ax.set_xlabel("confidence, %")
-    ax.set_ylabel("accuracy, %")
-    ax.legend()
 
 
 def _places(confidence: np.ndarray, bins: int) -> np.ndarray:

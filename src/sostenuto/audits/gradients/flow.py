@@ -1,7 +1,7 @@
 """Whether gradients survive: how much the loss depends on the state at each step."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from sostenuto.audits.applicability import thinned
-from sostenuto.audits.base import AuditResult
+from sostenuto.audits.base import UNDECIDED, AuditResult, Check, Judged
+from sostenuto.audits.batches import eval_batch
+from sostenuto.audits.context import AuditContext
 from sostenuto.audits.model import audited, place_of
-from sostenuto.audits.robustness.measured import targeted_sequences
 from sostenuto.audits.stability.state_map import find_recurrence
 from sostenuto.checks import InputError, check_count, require
 from sostenuto.report.numbers import number
@@ -93,7 +94,7 @@ def gradient_flow(
         model: a classifier or regressor with one recurrent layer inside, or stacked ones in one module: of this
             library, of torch, or with a ``step``. One direction only.
         X: sequences of equal length, as for `noise_accuracy`.
-        y: class indices, one a sequence or one a step; or numbers, as for `adversarial_error`.
+        y: class indices, one a sequence or one a step; or numbers, as for `noise_accuracy`.
         seed: of models that draw numbers.
         batch_size: sequences at once.
 
@@ -109,7 +110,7 @@ def gradient_flow(
     """
     check_count("seed", seed, least=0)
     check_count("batch_size", batch_size)
-    data = targeted_sequences(model, X, y)
+    data = eval_batch(model, X, y)
     require(data.lengths is None, "expected sequences of equal length", "got unequal ones", "cut them to one length")
     require(data.values.shape[1] >= 3, "expected sequences of at least 3 steps", f"got {data.values.shape[1]}")
     with audited(model, seed), torch.backends.cudnn.flags(enabled=False), torch.enable_grad():
@@ -225,3 +226,35 @@ def _verdict(layers: tuple[LayerFlow, ...]) -> str:
     if any(one.ratio > EXPLODED for one in layers):
         return "exploding"
     return "vanishing" if any(one.ratio < VANISHED for one in layers) else "healthy"
+
+
+def _run(context: AuditContext) -> GradientFlow:
+    data = context.affordable(backward=3, data=context.equal(32))
+    return gradient_flow(context.model, data.values, data.targets, seed=context.seed)
+
+
+def _judge(result: GradientFlow, limits: Mapping[str, float]) -> Judged:
+    """Look at the worst layer; within a factor of three of a threshold nothing is said."""
+    vanished, exploded = limits["vanished"], limits["exploded"]
+    basis = f"{result.summary()} They vanish below {number(vanished)} and explode above {number(exploded)}."
+    ratios = [layer.ratio for layer in result.layers]
+    if max(ratios) > 3 * exploded:
+        return Judged("bad", "Gradients explode", basis)
+    if min(ratios) < vanished / 3:
+        return Judged("bad", "Gradients vanish", basis)
+    healthy = max(ratios) < exploded / 3 and min(ratios) > 3 * vanished
+    return Judged("good", "Gradients live", basis) if healthy else Judged("unknown", UNDECIDED, basis)
+
+
+CHECK = Check(
+    name="gradients",
+    title="Do gradients survive?",
+    caption="How much the loss depends on the state at each step.",
+    order=40,
+    result=GradientFlow,
+    needs=("y",),
+    run=_run,
+    judge=_judge,
+    thresholds={"vanished": VANISHED, "exploded": EXPLODED},
+    number=lambda result: min(layer.ratio for layer in result.layers),
+)

@@ -1,6 +1,6 @@
 """The memory function of any model: how much the answer still owes to an input t steps ago."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,7 +9,8 @@ import torch
 from jaxtyping import Float
 from torch import nn
 
-from sostenuto.audits.base import AuditResult
+from sostenuto.audits.base import AuditResult, Check, Judged
+from sostenuto.audits.context import AuditContext
 from sostenuto.audits.memory.responses import PROBES, Answers, Prober
 from sostenuto.audits.memory.tail import Tail, fit_tail
 from sostenuto.audits.model import audited, place_of, widened
@@ -316,3 +317,40 @@ def _law(tail: Tail) -> str:
     if tail.kind == "finite":
         return f"finite: nothing above rounding is left after {tail.last_lag} steps"
     return "not decaying within the horizon"
+
+
+def _run(context: AuditContext) -> MemoryFunction:
+    size = context.size()
+    horizon = min(context.data.values.shape[1] - 1, context.budget.horizon)
+    return memory_function(
+        context.model,
+        max(horizon, 4),
+        input_size=context.data.values.shape[2],
+        amplitudes=(0.1 * size, size, 3 * size),
+        search_steps=2 if context.budget.steps <= 256 else 8,
+        time_step=context.time_step,
+        time_unit=context.time_unit,
+        seed=context.seed,
+    )
+
+
+def _judge(result: MemoryFunction, limits: Mapping[str, float]) -> Judged:
+    if result.half_life is None:
+        return Judged("good", "Remembers throughout")
+    share = result.half_life / result.horizon
+    if share >= limits["long"]:
+        return Judged("good", "Long memory")
+    return Judged("caution", "Short memory") if share >= limits["short"] else Judged("caution", "Forgets at once")
+
+
+CHECK = Check(
+    name="memory",
+    title="How long does it remember?",
+    caption="What one input still changes in the answer, by the steps since.",
+    order=10,
+    result=MemoryFunction,
+    run=_run,
+    judge=_judge,
+    thresholds={"long": 0.25, "short": 0.05},
+    number=lambda result: result.half_life,
+)

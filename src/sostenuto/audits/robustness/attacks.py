@@ -1,4 +1,4 @@
-"""The two attacks: projected gradient ascent within a ball, and DeepFool's shortest way across a boundary.
+"""The attacks: gradient ascent and random search within a ball, and DeepFool's shortest way across a boundary.
 
 A perturbation δ of a sequence is measured over its true steps, padding is never touched, and values are free unless
 bounds are given: nothing is clamped to [0, 1].
@@ -9,6 +9,7 @@ bounds are given: nothing is clamped to [0, 1].
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -18,7 +19,8 @@ NORMS = ("linf", "l2", "step-l2")
 
 Perturbation = Float[Tensor, "batch time channel"]
 Sizes = Float[Tensor, " batch"]
-Bounds = tuple[float, float] | None
+Bounds = tuple[float, float] | tuple[Tensor, Tensor] | None
+"""Least and largest value allowed, or those of every sample."""
 Loss = Callable[[Perturbation], Sizes]
 """From perturbed values to a number a sequence."""
 Scores = Callable[[Perturbation], Float[Tensor, "batch cls"]]
@@ -89,6 +91,31 @@ def projected_ascent(
     return values + delta
 
 
+def random_search(
+    loss: Loss, zeros: Perturbation, *, norm: str, epsilon: float, tries: int, generator: torch.Generator
+) -> Perturbation:
+    """Climb ``loss`` without its gradient: new values in a random stretch of time are kept where they do more harm.
+
+    The stretch shrinks from half of the sequence to a step or two. Reference: Andriushchenko et al., Square Attack,
+    2020, in one dimension.
+    """
+    batch, steps, channels = zeros.shape
+    signs = torch.randint(0, 2, (batch, 1, channels), generator=generator) * 2.0 - 1
+    delta = project(epsilon * signs.expand_as(zeros).to(zeros), norm, epsilon)
+    best, time = loss(delta), torch.arange(steps)[None, :, None]
+    for place in range(tries):
+        width = max(round(steps * 0.5 * (1 - place / tries) ** 2), 1)
+        start = torch.randint(0, steps - width + 1, (batch, 1, 1), generator=generator)
+        signs = torch.randint(0, 2, (batch, 1, channels), generator=generator) * 2.0 - 1
+        inside = (time >= start) & (time < start + width)
+        tried = project(torch.where(inside, epsilon * signs.to(zeros), delta), norm, epsilon)
+        reached = loss(tried)
+        better = (reached >= best) | best.isnan()
+        delta = torch.where(better[:, None, None], tried, delta)
+        best = torch.where(better, reached, best)
+    return delta
+
+
 def deepfool(
     scores: Scores,
     values: Perturbation,
@@ -141,4 +168,5 @@ def _boundaries(scores: Scores, moved: Perturbation, targets: Tensor, others: Te
 
 
 def _within(values: Perturbation, delta: Perturbation, bounds: Bounds) -> Perturbation:
-    return delta if bounds is None else (values + delta).clamp(*bounds) - values
+    limits: Any = bounds
+    return delta if bounds is None else (values + delta).clamp(*limits) - values

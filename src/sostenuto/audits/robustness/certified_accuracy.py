@@ -1,5 +1,6 @@
 """Certified and attacked accuracy side by side: what is proved, what was broken, and the doubt between the two."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,12 +9,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from sostenuto.audits.base import AuditResult
+from sostenuto.audits.base import AuditResult, Check, Judged
+from sostenuto.audits.batches import ClassificationBatch, classification_batch
+from sostenuto.audits.context import AuditContext
 from sostenuto.audits.model import audited, place_of, still_copy
 from sostenuto.audits.robustness.attacks import deepfool, size
 from sostenuto.audits.robustness.certified_radius import certified_radius
-from sostenuto.audits.robustness.labeled import LabeledSequences, labeled_sequences
-from sostenuto.checks import check_count
+from sostenuto.checks import InputError, check_count
 from sostenuto.report.numbers import number, percent
 from sostenuto.results import Numbers
 from sostenuto.training.processes import environment
@@ -149,14 +151,14 @@ def certified_accuracy(
     if proved.reason:
         return CertifiedAccuracy(**shown, reason=proved.reason, radii=(), distances=(), right=())
     still = still_copy(model)
-    distances = _distances(still, labeled_sequences(still, X, y, lengths), steps, candidates, seed, batch_size)
+    distances = _distances(still, classification_batch(still, X, y, lengths), steps, candidates, seed, batch_size)
     return CertifiedAccuracy(
         **shown, reason="", radii=proved.radii, distances=tuple(distances.tolist()), right=proved.right
     )
 
 
 def _distances(
-    model: nn.Module, data: LabeledSequences, steps: int, candidates: int, seed: int, batch_size: int
+    model: nn.Module, data: ClassificationBatch, steps: int, candidates: int, seed: int, batch_size: int
 ) -> Float[Tensor, " batch"]:
     """Measure the shortest change that was found to turn each answer; `UNTURNED` where none was."""
     options = {"steps": steps, "candidates": candidates, "overshoot": 0.02, "bounds": None}
@@ -184,3 +186,48 @@ def _shortest(scores: Any, values: Tensor, change: Tensor, answers: Int[Tensor, 
         still_turned = scores(values + middle[:, None, None] * change).argmax(-1) != answers
         low, high = torch.where(still_turned, low, middle), torch.where(still_turned, middle, high)
     return torch.where(turned, high * size(change, "l2"), UNTURNED)
+
+
+NEAR = 0.01
+"""A share of a sequence's own size: answers that are proved to withstand changes of it are called proved."""
+
+
+def _run(context: AuditContext) -> CertifiedAccuracy:
+    steps = context.budget.attack_steps
+    data = context.affordable(backward=2 * steps, forward=HALVINGS)
+    found = certified_accuracy(
+        context.model, data.values, data.targets, steps=steps, lengths=data.lengths, seed=context.seed
+    )
+    if found.reason:
+        why = found.reason.removeprefix("not applicable: ").removesuffix(".")
+        raise InputError(f"not applicable: a radius needs a recurrence that is proved to contract, and {why}.")
+    return found
+
+
+def _judge(result: CertifiedAccuracy, limits: Mapping[str, float]) -> Judged:
+    """Look at changes of a small share of a sequence's own size."""
+    if result.contradicted:
+        return Judged("bad", "Contradicted")
+    reach = limits["reach"] * result.median_norm
+    kept = result.certified(reach)
+    basis = f"{result.summary()} Judged at {number(reach, digits=3)}: {percent(kept)} are certified right."
+    lost = result.clean_accuracy - kept
+    return (
+        Judged("good", "Proved safe nearby", basis)
+        if lost <= limits["lost"]
+        else Judged("unknown", "Little proved", basis)
+    )
+
+
+CHECK = Check(
+    name="certified",
+    title="How far is it proved safe?",
+    caption="What is proved, and what an attack leaves: the truth lies between.",
+    order=90,
+    result=CertifiedAccuracy,
+    needs=("y", "classes"),
+    run=_run,
+    judge=_judge,
+    thresholds={"reach": NEAR, "lost": 0.05},
+    number=lambda result: float(np.median(result.radii)),
+)

@@ -9,8 +9,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from sostenuto.audits.base import AuditResult
+from sostenuto.audits.batches import ClassificationBatch, classification_batch
 from sostenuto.audits.model import audited, changed, is_classifier, place_of, still_copy
-from sostenuto.audits.robustness.labeled import LabeledSequences, labeled_sequences
 from sostenuto.audits.robustness.lipschitz import ContractedNorm, state_maps
 from sostenuto.checks import check_count
 from sostenuto.models.prediction import SequenceClassifier
@@ -122,9 +122,9 @@ def certified_radius(
     """
     check_count("seed", seed, least=0)
     check_count("batch_size", batch_size)
-    data = labeled_sequences(model, X, y, lengths)
+    data = classification_batch(model, X, y, lengths)
     with audited(model, seed):
-        judged = [data.judge(model, rows, data.values[rows])[0] for rows in data.batches(batch_size)]
+        right = data.all_marks(model, batch_size)[:, 0]
         found = _certified(model, data, batch_size)
     reason, proved = (found, None) if isinstance(found, str) else ("", found)
     device, _ = place_of(model)
@@ -142,7 +142,7 @@ def certified_radius(
         radii=() if proved is None else tuple(proved.radii.tolist()),
         right=() if proved is None else tuple(proved.right.tolist()),
         median_norm=float(norms.median()),
-        clean_accuracy=sum(judged) / len(data.true_targets),
+        clean_accuracy=data.score(right.sum()),
         count=len(data.true_targets),
     )
 
@@ -155,7 +155,7 @@ class _Proved:
     right: Tensor
 
 
-def _certified(model: nn.Module, data: LabeledSequences, batch_size: int) -> _Proved | str:
+def _certified(model: nn.Module, data: ClassificationBatch, batch_size: int) -> _Proved | str:
     """Certify all sequences on a copy of the model in float64, or say why not."""
     if not is_classifier(model):
         return f"not applicable: a SequenceClassifier fails ({type(model).__name__} is another model)"

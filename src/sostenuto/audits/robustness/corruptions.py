@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sostenuto.audits.robustness.targeted import TargetedSequences
+from sostenuto.audits.batches import EvalBatch
 from sostenuto.checks import require
 from sostenuto.report.numbers import number, percent
 from sostenuto.results import Numbers
@@ -26,7 +26,7 @@ class Corruption(ABC):
     """The largest level that has a meaning."""
 
     @abstractmethod
-    def __init__(self, data: TargetedSequences) -> None:
+    def __init__(self, data: EvalBatch) -> None:
         """Measure what is needed of every channel."""
 
     @abstractmethod
@@ -49,7 +49,7 @@ class GaussianNoise(Corruption):
     method = "Gaussian noise was added to every true step, of standard deviation level × the channel's own"
     unit = "noise, in standard deviations of a channel"
 
-    def __init__(self, data: TargetedSequences) -> None:
+    def __init__(self, data: EvalBatch) -> None:
         self.deviation = data.true_steps().std(0, correction=0)
 
     def draw(self, shape: tuple[int, ...], generator: np.random.Generator) -> Tensor:
@@ -81,7 +81,7 @@ class SaltAndPepper(Corruption):
     unit = "share of samples replaced"
     highest = 1.0
 
-    def __init__(self, data: TargetedSequences) -> None:
+    def __init__(self, data: EvalBatch) -> None:
         samples = data.true_steps()
         self.least, self.largest = samples.amin(0), samples.amax(0)
 
@@ -111,7 +111,7 @@ class MissingSteps(Corruption):
     unit = "share of steps lost"
     highest = 1.0
 
-    def __init__(self, data: TargetedSequences) -> None:
+    def __init__(self, data: EvalBatch) -> None:
         """Nothing is measured."""
 
     def draw(self, shape: tuple[int, ...], generator: np.random.Generator) -> Tensor:
@@ -141,7 +141,7 @@ class TimeShift(Corruption):
     unit = "largest shift, share of the length"
     highest = 1.0
 
-    def __init__(self, data: TargetedSequences) -> None:
+    def __init__(self, data: EvalBatch) -> None:
         """Nothing is measured."""
 
     def draw(self, shape: tuple[int, ...], generator: np.random.Generator) -> Tensor:
@@ -174,7 +174,7 @@ CORRUPTIONS: dict[str, type[Corruption]] = {
 
 
 def damaged_batches(
-    data: TargetedSequences, noise: Corruption, levels: Numbers, seed: tuple[int, int], batch_size: int
+    data: EvalBatch, noise: Corruption, levels: Numbers, seed: tuple[int, int], batch_size: int
 ) -> Iterator[tuple[int, slice, Sequences]]:
     """Give the damaged values of one draw at every level above 0: the level's place, the rows, their values.
 

@@ -1,5 +1,6 @@
 """Certificates side by side with measurement: what is proved of a recurrence, and what it does on the data."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -8,15 +9,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from sostenuto.audits.base import AuditResult
+from sostenuto.audits.base import AuditResult, Check, Judged
+from sostenuto.audits.context import AuditContext
 from sostenuto.audits.model import still_copy
-from sostenuto.audits.stability.followed import Followed, Recurrence, follow
 from sostenuto.audits.stability.judged_certificate import JudgedCertificate, described
 from sostenuto.audits.stability.layer_fields import field_jacobians, own_places
-from sostenuto.audits.stability.visited import Visited, visit
+from sostenuto.audits.stability.recurrence_trace import Recurrence, RecurrenceTrace, trace_recurrence
+from sostenuto.audits.stability.state_samples import StateSamples, sample_states
 from sostenuto.checks import check_count
 from sostenuto.nn.base import Contract
-from sostenuto.nn.certificates import Certificate, discrete, refused
+from sostenuto.nn.certificates import Certificate, MemoryCertificate, discrete, refused
 from sostenuto.training.processes import environment
 
 KINDS = ("contraction", "lure", "discrete")
@@ -32,6 +34,12 @@ class CertifiedStability(AuditResult):
 
     judged: tuple[JudgedCertificate, ...]
     looked_at: int
+    memory: MemoryCertificate | None = None
+
+    @property
+    def remembers(self) -> bool:
+        """Say whether a memory of some steps is proved for every input."""
+        return self.memory is not None and self.memory.remembers_at_least > 0
 
     @property
     def certified(self) -> bool:
@@ -47,10 +55,15 @@ class CertifiedStability(AuditResult):
     def summary(self) -> str:
         """Say what is proved and what was seen."""
         said = described(self.judged, self.looked_at)
+        if self.memory is not None and self.memory.holds:
+            said = f"{self.memory.summary()} {said.replace('No certificate applies', 'Nothing more is proved', 1)}"
         return f"{said} A certificate is contradicted, please report it." if self.contradicted else said
 
     def plot(self, ax: Any) -> None:
-        """Draw the certified and the measured rate of each certificate."""
+        """Draw the certified and the measured rate of each certificate; where none holds, the proved memory."""
+        if self.memory is not None and self.remembers and not any(one.certificate.holds for one in self.judged):
+            _draw_memory(ax, self.memory)
+            return
         names = [f"{one.certificate.kind}, layer {one.layer + 1}" for one in self.judged]
         places = np.arange(len(names))
         proved = [one.certificate.rate or 0.0 if one.certificate.holds else 0.0 for one in self.judged]
@@ -97,33 +110,49 @@ def certified_stability(
     (False, 'not applicable: the form h ← Fh + Qσ(Wh + z) fails (GRU has another form)')
     """
     check_count("points", points)
-    followed = follow(model, X, lengths=lengths, start=start, steps=steps, seed=seed)
-    seen = visit(followed, points)
+    trace = trace_recurrence(model, X, lengths=lengths, start=start, steps=steps, seed=seed)
+    seen = sample_states(trace, points)
     judged = [
         JudgedCertificate(level, _without_matrices(found), _measured(jacobians, found))
-        for level, found, jacobians in _questions(followed, seen)
+        for level, found, jacobians in _questions(trace, seen)
     ]
     return CertifiedStability(
-        model=followed.model,
+        model=trace.model,
         method=METHOD,
         seed=seed,
         settings={},
-        checksum=followed.checksum,
-        environment=environment(followed.device),
+        checksum=trace.checksum,
+        environment=environment(trace.device),
         judged=tuple(judged),
         looked_at=len(seen.before),
+        memory=still_copy(layer).memory_certificate() if isinstance(layer := trace.map.layer, Contract) else None,
     )
 
 
-def _questions(followed: Followed, seen: Visited) -> list[tuple[int, Certificate, Tensor | None]]:
+def _draw_memory(ax: Any, memory: MemoryCertificate) -> None:
+    """Draw what is left of a difference at least, and at most where that is bounded, over five half-lives."""
+    horizon = min(5 * memory.remembers_at_least, 1e5)
+    lags = np.unique(np.linspace(0, max(horizon, 10.0), 200).round())
+    low, high = memory.curves(lags)
+    ax.plot(lags, 100 * low, label="proved: at least")
+    if np.isfinite(high).all() and high.max() <= 10:
+        ax.plot(lags, 100 * high, label="proved: at most")
+    ax.axhline(50, color="gray", linewidth=0.8)
+    ax.set_ylim(0, None)
+    ax.set_xlabel("steps, whatever is read")
+    ax.set_ylabel("left of what the state holds, %")
+    ax.legend()
+
+
+def _questions(trace: RecurrenceTrace, seen: StateSamples) -> list[tuple[int, Certificate, Tensor | None]]:
     """List every certificate with the Jacobians it speaks of."""
     # Certificates are reckoned on the CPU, whatever the layer's device.
-    layer: Any = None if followed.map.layer is None else still_copy(followed.map.layer)
+    layer: Any = None if trace.map.layer is None else still_copy(trace.map.layer)
     parts = zip(seen.before.split(16), seen.inputs.split(16), strict=True)
-    whole = torch.cat([followed.map.jacobian(h, x).detach() for h, x in parts])
+    whole = torch.cat([trace.map.jacobian(h, x).detach() for h, x in parts])
     if not isinstance(layer, Contract):
         if not isinstance(layer, nn.RNN):
-            why = refused("discrete", "the form h ← Fh + Qσ(Wh + z)", f"{followed.map.name} has another form")
+            why = refused("discrete", "the form h ← Fh + Qσ(Wh + z)", f"{trace.map.name} has another form")
             return [(0, why, whole)]
         hidden = layer.hidden_size
         places = [torch.arange(level * hidden, (level + 1) * hidden) for level in range(layer.num_layers)]
@@ -163,3 +192,26 @@ def _measured(jacobians: Float[Tensor, "point n n"] | None, certificate: Certifi
 def _without_matrices(certificate: Certificate) -> Certificate:
     """Drop P and Λ from the record: a page needs the numbers, not the proof, which the layer gives again."""
     return replace(certificate, metric=(), multipliers=())
+
+
+def _run(context: AuditContext) -> CertifiedStability:
+    return certified_stability(context.model, **context.few(4), points=16, seed=context.seed)
+
+
+def _judge(result: CertifiedStability, limits: Mapping[str, float]) -> Judged:  # noqa: ARG001 (a proof has none)
+    if result.contradicted:
+        return Judged("bad", "Contradicted")
+    if result.certified:
+        return Judged("good", "Proved stable")
+    return Judged("good", "Memory proved") if result.remembers else Judged("unknown", "Not proved")
+
+
+CHECK = Check(
+    name="certificates",
+    title="What is proved of its state?",
+    caption="Guarantees from the weights alone, beside what the data show.",
+    order=30,
+    result=CertifiedStability,
+    run=_run,
+    judge=_judge,
+)

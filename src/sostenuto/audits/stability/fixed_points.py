@@ -9,9 +9,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sostenuto.audits.base import AuditResult
-from sostenuto.audits.stability.followed import Followed, Recurrence, follow
+from sostenuto.audits.stability.recurrence_trace import Recurrence, RecurrenceTrace, trace_recurrence
 from sostenuto.audits.stability.state_map import StateMap
-from sostenuto.audits.stability.visited import visit
+from sostenuto.audits.stability.state_samples import sample_states
 from sostenuto.checks import check_count, check_positive, require
 from sostenuto.report.numbers import counted, number
 from sostenuto.results import Numbers, Record
@@ -127,25 +127,25 @@ def fixed_points(
     check_count("tries", tries, least=2)
     check_count("batch_size", batch_size)
     check_positive("tolerance", tolerance)
-    followed = follow(model, X, lengths=lengths, start=start, steps=steps, seed=seed)
-    held = _held_input(followed, input)
-    first = _first_states(followed, tries, seed)
+    trace = trace_recurrence(model, X, lengths=lengths, start=start, steps=steps, seed=seed)
+    held = _held_input(trace, input)
+    first = _first_states(trace, tries, seed)
     ends, rests = [], []
     for part in first.split(batch_size):
-        end, rest = _newton(followed.map, part, held)
+        end, rest = _newton(trace.map, part, held)
         ends.append(end)
         rests.append(rest)
     states, residuals = torch.cat(ends), torch.cat(rests)
     arrived = residuals <= tolerance * (1 + states.norm(dim=-1))
     groups = _distinct(states[arrived], residuals[arrived])
-    points = [_describe(followed.map, state, held, residual, hits) for state, residual, hits in groups[:MOST_POINTS]]
+    points = [_describe(trace.map, state, held, residual, hits) for state, residual, hits in groups[:MOST_POINTS]]
     return FixedPoints(
-        model=followed.model,
+        model=trace.model,
         method="Damped Newton iterations on f(h, x) = h in float64, from zero, states along the data and draws.",
         seed=seed,
         settings={"batch_size": batch_size},
-        checksum=followed.checksum,
-        environment=environment(followed.device),
+        checksum=trace.checksum,
+        environment=environment(trace.device),
         input=tuple(held.tolist()),
         points=tuple(points),
         tried=len(first),
@@ -154,20 +154,20 @@ def fixed_points(
     )
 
 
-def _held_input(followed: Followed, given: Any) -> Float[Tensor, " channel"]:
+def _held_input(trace: RecurrenceTrace, given: Any) -> Float[Tensor, " channel"]:
     if given is None:
-        return followed.mean_input
+        return trace.mean_input
     held = torch.as_tensor(np.asarray(given.detach().cpu() if isinstance(given, Tensor) else given)).double()
-    shape = (followed.map.input_size,)
+    shape = (trace.map.input_size,)
     require(tuple(held.shape) == shape, f"expected an input of shape {shape}", f"got {tuple(held.shape)}")
     return held
 
 
-def _first_states(followed: Followed, tries: int, seed: int) -> Float[Tensor, "start state"]:
-    seen = visit(followed, max(1, tries // 2)).after.unique(dim=0)
+def _first_states(trace: RecurrenceTrace, tries: int, seed: int) -> Float[Tensor, "start state"]:
+    seen = sample_states(trace, max(1, tries // 2)).after.unique(dim=0)
     spread = seen.std(0, correction=0).clamp_min(0.1)
     generator = torch.Generator().manual_seed(seed)
-    size = followed.map.state_size
+    size = trace.map.state_size
     drawn = torch.randn(max(tries - 1 - len(seen), 0), size, generator=generator, dtype=torch.float64)
     zero = torch.zeros(1, size, dtype=torch.float64)
     widths = torch.tensor(WIDTHS, dtype=torch.float64)[torch.arange(len(drawn)) % len(WIDTHS), None]

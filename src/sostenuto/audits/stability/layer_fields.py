@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from sostenuto.audits.model import still_copy
-from sostenuto.audits.stability.visited import Visited
+from sostenuto.audits.stability.state_samples import StateSamples
 from sostenuto.checks import InputError
 from sostenuto.nn.base import Contract
 
@@ -23,7 +23,7 @@ def own_places(layer: Any, level: int) -> Int[Tensor, " own"]:
     return torch.arange(parts * levels * hidden).reshape(parts, levels, hidden)[:, level].flatten()
 
 
-def field_jacobians(layer: nn.Module | None, seen: Visited) -> dict[int, Float[Tensor, "point n n"]]:
+def field_jacobians(layer: nn.Module | None, seen: StateSamples) -> dict[int, Float[Tensor, "point n n"]]:
     """Differentiate each layer's vector field at the states and inputs it met; empty for a discrete map.
 
     A layer reads the output of the one below, which is the first component of its state after the step.

@@ -1,5 +1,6 @@
 """Lyapunov exponents along data: how fast small changes of the state grow or fade, in every direction."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,8 +10,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sostenuto.audits.applicability import thinned
-from sostenuto.audits.base import AuditResult
-from sostenuto.audits.stability.followed import Followed, Recurrence, follow
+from sostenuto.audits.base import UNDECIDED, AuditResult, Check, Judged
+from sostenuto.audits.context import AuditContext
+from sostenuto.audits.stability.recurrence_trace import Recurrence, RecurrenceTrace, trace_recurrence
+from sostenuto.audits.stability.state_map import find_recurrence, map_of_layer
 from sostenuto.checks import InputError, check_count, check_positive, require
 from sostenuto.report.numbers import counted, number
 from sostenuto.results import Numbers
@@ -121,27 +124,27 @@ def lyapunov_spectrum(
     check_count("washout", washout, least=0)
     check_count("batch_size", batch_size)
     check_positive("step_time", step_time)
-    followed = follow(model, X, lengths=lengths, start=start, steps=steps, seed=seed)
-    size = followed.map.state_size
+    trace = trace_recurrence(model, X, lengths=lengths, start=start, steps=steps, seed=seed)
+    size = trace.map.state_size
     columns = size if count is None else count
     check_count("count", columns)
     require(columns <= size, f"expected at most {size} exponents, one a dimension of the state", f"got {columns}")
-    long_enough = int(followed.lengths.min())
+    long_enough = int(trace.lengths.min())
     require(washout < long_enough, f"expected washout below {long_enough}, the shortest length", f"got {washout}")
-    sums, history = _carry(followed, columns, washout, seed, batch_size)
-    lengths_counted = (followed.lengths - washout).double()
+    sums, history = _carry(trace, columns, washout, seed, batch_size)
+    lengths_counted = (trace.lengths - washout).double()
     each = sums / lengths_counted[:, None] / step_time
     total = float(lengths_counted.sum())
     mean, order = (sums.sum(0) / total / step_time).sort(descending=True)
     error = each[:, order].std(0) / len(each) ** 0.5 if len(each) > 1 else each.new_zeros(0)
-    chosen = thinned(followed.num_steps - washout)
+    chosen = thinned(trace.num_steps - washout)
     return LyapunovSpectrum(
-        model=followed.model,
+        model=trace.model,
         method=METHOD,
         seed=seed,
         settings={"washout": washout, "batch_size": batch_size},
-        checksum=followed.checksum,
-        environment=environment(followed.device),
+        checksum=trace.checksum,
+        environment=environment(trace.device),
         exponents=tuple(mean.tolist()),
         standard_error=tuple(error.tolist()),
         kaplan_yorke=kaplan_yorke(tuple(mean.tolist()), size),
@@ -169,22 +172,22 @@ def kaplan_yorke(exponents: Numbers, state_size: int) -> float | None:
 
 
 def _carry(
-    followed: Followed, columns: int, washout: int, seed: int, batch_size: int
+    trace: RecurrenceTrace, columns: int, washout: int, seed: int, batch_size: int
 ) -> tuple[Float[Tensor, "batch column"], Float[Tensor, " time"]]:
     """Sum the logarithms of every sequence's frame over its counted steps, and follow the mean largest one."""
-    size, longest = followed.map.state_size, followed.num_steps
+    size, longest = trace.map.state_size, trace.num_steps
     generator = torch.Generator().manual_seed(seed)
     first = torch.linalg.qr(torch.randn(size, columns, generator=generator, dtype=torch.float64)).Q
-    sums = torch.zeros(len(followed.inputs), columns, dtype=torch.float64)
+    sums = torch.zeros(len(trace.inputs), columns, dtype=torch.float64)
     growth, seen = torch.zeros(longest, dtype=torch.float64), torch.zeros(longest, dtype=torch.float64)
     with torch.no_grad():
         for begin in range(0, len(sums), batch_size):
             rows = slice(begin, begin + batch_size)
-            h, inputs, lengths = followed.starts[rows], followed.inputs[rows], followed.lengths[rows]
+            h, inputs, lengths = trace.starts[rows], trace.inputs[rows], trace.lengths[rows]
             frame = first.expand(len(h), -1, -1)
             for step in range(int(lengths.max())):
                 alive = lengths > step
-                h, frame, logs = _advance(followed, h, frame, inputs[:, step], alive)
+                h, frame, logs = _advance(trace, h, frame, inputs[:, step], alive)
                 if step >= washout:
                     sums[rows] += logs
                     growth[step] += logs[:, 0].sum()
@@ -192,10 +195,12 @@ def _carry(
     return sums, (growth[washout:].cumsum(0) / seen[washout:].cumsum(0))
 
 
-def _advance(followed: Followed, h: Tensor, frame: Tensor, x: Tensor, alive: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _advance(
+    trace: RecurrenceTrace, h: Tensor, frame: Tensor, x: Tensor, alive: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """Take one step of states and frames; sequences that have ended stay where they are and add nothing."""
-    turned, stretch = torch.linalg.qr(followed.map.jacobian(h, x) @ frame)
-    moved = followed.map.advance(h, x)
+    turned, stretch = torch.linalg.qr(trace.map.jacobian(h, x) @ frame)
+    moved = trace.map.advance(h, x)
     if not bool(moved[alive].isfinite().all() and turned[alive].isfinite().all()):
         raise InputError(
             "expected finite states along the data, got overflow; use a smaller step or shorter sequences."
@@ -203,3 +208,38 @@ def _advance(followed: Followed, h: Tensor, frame: Tensor, x: Tensor, alive: Ten
     logs = stretch.diagonal(dim1=1, dim2=2).abs().clamp_min(LEAST_STRETCH).log()
     kept = alive[:, None]
     return torch.where(kept, moved, h), torch.where(kept[..., None], turned, frame), torch.where(kept, logs, 0.0)
+
+
+def _run(context: AuditContext) -> LyapunovSpectrum:
+    steps = None if context.lengths is not None else context.data.values.shape[1]
+    dimensions = map_of_layer(find_recurrence(context.model), steps).state_size
+    count = min(context.budget.exponents, dimensions)
+    return lyapunov_spectrum(context.model, **context.few(8), count=count, seed=context.seed)
+
+
+def _judge(result: LyapunovSpectrum, limits: Mapping[str, float]) -> Judged:
+    """Ask whether the largest exponent, with its interval over sequences, is below, above or near zero."""
+    near = limits["neutral"]
+    half = 2.4 * result.standard_error[0] if result.standard_error else 0.0  # Student's t of 8 sequences
+    low, high = result.largest - half, result.largest + half
+    basis = f"{result.summary()} Neutral within ± {number(near)} of zero."
+    if not result.standard_error:
+        return Judged("unknown", UNDECIDED, f"{basis} One sequence gives no interval.")
+    if high < -near:
+        return Judged("good", "Settles", basis)
+    if low > near:
+        return Judged("caution", "Sensitive", basis)
+    return Judged("good", "Neutral", basis) if -near <= low and high <= near else Judged("unknown", UNDECIDED, basis)
+
+
+CHECK = Check(
+    name="lyapunov",
+    title="Is its state stable?",
+    caption="How fast small changes of the state grow or fade along the data.",
+    order=20,
+    result=LyapunovSpectrum,
+    run=_run,
+    judge=_judge,
+    thresholds={"neutral": 1e-3},
+    number=lambda result: result.largest,
+)

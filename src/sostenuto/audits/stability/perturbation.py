@@ -1,7 +1,7 @@
 """How much of a model survives a change of its weights: the perturbation error and the radius of stability."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,13 +11,13 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from sostenuto.audits.base import AuditResult
+from sostenuto.audits.base import UNDECIDED, AuditResult, Check, Judged
+from sostenuto.audits.batches import EvalBatch, eval_batch, is_real
+from sostenuto.audits.context import AuditContext
 from sostenuto.audits.model import audited, call_model, place_of
-from sostenuto.audits.robustness.measured import is_real, targeted_sequences
-from sostenuto.audits.robustness.targeted import TargetedSequences
 from sostenuto.audits.stability.weight_ball import WeightBall
 from sostenuto.checks import check_choice, check_count, check_positive, require
-from sostenuto.report.numbers import number, with_unit
+from sostenuto.report.numbers import number, percent, with_unit
 from sostenuto.results import Numbers
 from sostenuto.training.processes import environment
 
@@ -99,7 +99,7 @@ def perturbation_error(
         betas: radii.
         X: sequences, as for `noise_accuracy`.
         target: a module, or values of the model's output shape; the unperturbed model if left out.
-        y: class indices, or numbers as for `adversarial_error`, for the loss.
+        y: class indices, or numbers as for `noise_accuracy`, for the loss.
         norm: ``"output"``, ``"sobolev"`` or ``"loss"``.
         draws: random changes at each radius.
         ascent_steps: gradient steps from each of them; 0 for random changes alone.
@@ -288,7 +288,7 @@ class _Search:
     ) -> None:
         self.model, self.norm, self.batch_size, self.target, self.seed = model, norm, batch_size, target, seed
         classes = np.zeros(len(sequences), int) if y is None else y
-        self.data: TargetedSequences = targeted_sequences(model, sequences, classes, lengths, scale)
+        self.data: EvalBatch = eval_batch(model, sequences, classes, lengths, scale)
         self.is_root = y is not None and is_real(y)
         self.measure = "error" if self.is_root or y is None else "loss"
         values = torch.where(self.data.mask[:, :, None], self.data.values, 0)
@@ -384,3 +384,62 @@ def _checked(
         check_count(name, count, least=least)
     check_count("batch_size", batch_size)
     return radii
+
+
+def _run(context: AuditContext) -> PerturbationError:
+    scale = _weight_size(context.model)
+    largest = context.thresholds["perturbation"]["share"] * scale
+    draws, ascent_steps = context.budget.weight_draws, 5
+    data = context.affordable(backward=3 * draws * (ascent_steps + 1))
+    return perturbation_error(
+        context.model,
+        (largest / 10, largest / 3, largest),
+        data.values,
+        y=data.targets,
+        norm="loss",
+        draws=draws,
+        ascent_steps=ascent_steps,
+        lengths=data.lengths,
+        seed=context.seed,
+        **context.unit,
+    )
+
+
+def _weight_size(model: nn.Module) -> float:
+    """Give the median spectral norm of the weight matrices, or the median size of the weights where there is none."""
+    weights = [parameter.detach().double() for parameter in model.parameters() if parameter.requires_grad]
+    require(len(weights) > 0, "expected a model with weights that learn", "got none")
+    matrices = [float(torch.linalg.matrix_norm(weight.flatten(1), 2)) for weight in weights if weight.ndim > 1]
+    sizes = sorted(matrices or [float(weight.norm()) for weight in weights])
+    return sizes[len(sizes) // 2] or 1.0
+
+
+def _judge(result: PerturbationError, limits: Mapping[str, float]) -> Judged:
+    """Ask whether the largest change tried leaves the loss where it was."""
+    worst = int(np.argmax(result.betas))
+    # A loss near 0 has no share worth the name; a root mean square error has its own unit, and is compared with itself.
+    floor = 0.1 if result.measure == "loss" else 0.0
+    rise = (result.error[worst] - result.start) / (max(result.start, floor) or 1.0)
+    basis = (
+        f"{result.summary()} The largest change is {percent(limits['share'])} of the median weight matrix; robust up "
+        f"to a rise of {percent(limits['robust'])}, fragile beyond {percent(limits['fragile'])}."
+    )
+    if rise <= limits["robust"]:
+        return Judged("good", "Robust weights", basis)
+    return (
+        Judged("caution", "Fragile weights", basis) if rise > limits["fragile"] else Judged("unknown", UNDECIDED, basis)
+    )
+
+
+CHECK = Check(
+    name="perturbation",
+    title="How firm are its weights?",
+    caption="The loss while the weights are changed, by chance and on purpose.",
+    order=100,
+    result=PerturbationError,
+    needs=("y",),
+    run=_run,
+    judge=_judge,
+    thresholds={"share": 0.01, "robust": 0.1, "fragile": 0.15},
+    number=lambda result: result.error[-1],
+)

@@ -9,9 +9,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sostenuto.audits.base import AuditResult
-from sostenuto.audits.stability.followed import Followed, Recurrence, follow
 from sostenuto.audits.stability.layer_fields import field_jacobians
-from sostenuto.audits.stability.visited import visit
+from sostenuto.audits.stability.recurrence_trace import Recurrence, RecurrenceTrace, trace_recurrence
+from sostenuto.audits.stability.state_samples import sample_states
 from sostenuto.checks import check_count
 from sostenuto.report.numbers import counted, number
 from sostenuto.results import Numbers
@@ -109,23 +109,23 @@ def state_spectrum(
     """
     check_count("points", points)
     check_count("horizon", horizon)
-    followed = follow(model, X, lengths=lengths, start=start, steps=steps, seed=seed)
-    rest = torch.zeros(1, followed.map.state_size, dtype=torch.float64)
-    jacobian = followed.map.jacobian(rest, followed.mean_input[None])[0].detach()
+    trace = trace_recurrence(model, X, lengths=lengths, start=start, steps=steps, seed=seed)
+    rest = torch.zeros(1, trace.map.state_size, dtype=torch.float64)
+    jacobian = trace.map.jacobian(rest, trace.mean_input[None])[0].detach()
     values = torch.linalg.eigvals(jacobian)
     order = values.abs().argsort(descending=True)
     radius = float(values.abs().max())
     powers = torch.arange(horizon + 1, dtype=torch.float64)
     norms = norms_over_time(jacobian, powers, discrete=True).nan_to_num(posinf=1e300).clamp(max=1e300)
     growth = transient_growth(jacobian, discrete=True) if radius < 1 else None
-    data_radius, abscissa, looked_at = _along_data(followed, points)
+    data_radius, abscissa, looked_at = _along_data(trace, points)
     return StateSpectrum(
-        model=followed.model,
+        model=trace.model,
         method=METHOD,
         seed=seed,
         settings={},
-        checksum=followed.checksum,
-        environment=environment(followed.device),
+        checksum=trace.checksum,
+        environment=environment(trace.device),
         eigenvalues_real=tuple(values[order].real.tolist()),
         eigenvalues_imaginary=tuple(values[order].imag.tolist()),
         radius=radius,
@@ -141,13 +141,13 @@ def state_spectrum(
     )
 
 
-def _along_data(followed: Followed, points: int) -> tuple[float, float | None, int]:
+def _along_data(trace: RecurrenceTrace, points: int) -> tuple[float, float | None, int]:
     """Give the largest modulus of the step's and the largest real part of the field's Jacobians, and how many."""
-    seen = visit(followed, points)
+    seen = sample_states(trace, points)
     largest = 0.0
     for h, x in zip(seen.before.split(16), seen.inputs.split(16), strict=True):
-        largest = max(largest, float(_eigenvalues(followed.map.jacobian(h, x)).abs().max()))
-    fields = field_jacobians(followed.map.layer, seen)
+        largest = max(largest, float(_eigenvalues(trace.map.jacobian(h, x)).abs().max()))
+    fields = field_jacobians(trace.map.layer, seen)
     reals = [float(_eigenvalues(field).real.max()) for field in fields.values()]
     return largest, max(reals) if reals else None, len(seen.before)
 

@@ -13,9 +13,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from sostenuto.audits.base import AuditResult
+from sostenuto.audits.batches import read_sequences
 from sostenuto.audits.memory.function import memory_function
 from sostenuto.audits.model import audited, place_of
-from sostenuto.audits.robustness.targeted import read_sequences
 from sostenuto.audits.stability.perturbation import perturbation_error
 from sostenuto.checks import check_count, check_positive, require
 from sostenuto.report.numbers import count, number

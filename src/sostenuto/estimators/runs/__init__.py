@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 from sostenuto.data.dataset import Dataset
 from sostenuto.data.source import is_file_source
 from sostenuto.report.section import Section
+from sostenuto.results import FitResult
 from sostenuto.training.config import DataConfig, RunConfig
 from sostenuto.types import PathLike
 
@@ -43,14 +44,15 @@ class Conditions:
 class FittedRun:
     """A finished fit: what the command line says of it, and how its page is written.
 
-    ``facts`` is what JSON holds, ``rows`` a table; ``page`` renders the page with further sections.
+    ``facts`` is what JSON holds, ``rows`` a table; ``page`` renders the page with further
+    sections; ``result`` is the record of a fit on sequences.
     """
 
     folder: Path
     facts: dict[str, Any]
     rows: list[tuple[str, object]]
     page: Callable[[Sequence[Section]], str]
-    is_accuracy: bool = False
+    result: FitResult | None = None
     diverged: str = ""
 
 

@@ -23,6 +23,7 @@ from sostenuto.estimators.runs import (
     model_of,
     named_models,
 )
+from sostenuto.nn import LAYERS
 from sostenuto.report.contents.choice import choice_section
 from sostenuto.report.section import Section
 from sostenuto.results import Candidate
@@ -44,6 +45,7 @@ class FitRequest:
     out: Path | None = None
     overwrite: bool = False
     budget: float = 60.0
+    compare: tuple[str, ...] = ()
     conditions: Conditions = field(default_factory=Conditions)
 
 
@@ -59,8 +61,9 @@ class Plan:
 
 def fit_run(request: FitRequest, *, resume: Path | None = None, audit: Audit | None = None) -> FittedRun | None:
     """Fit and leave a whole run with its page in a folder; None in every process but the first."""
-    for name in request.conditions.probes:
-        check_choice("probe", name, PROBES)
+    for option, names, known in (("probe", request.conditions.probes, PROBES), ("compare", request.compare, LAYERS)):
+        for name in names:
+            check_choice(option, name, known)
     plan = _resumed(request, resume) if resume is not None else _planned(request, looks_inside=audit is not None)
     inside = {"probe": request.conditions.probes, "audit": audit}
     given = [name for name, value in inside.items() if value and not plan.model.has_states]
@@ -75,7 +78,8 @@ def fit_run(request: FitRequest, *, resume: Path | None = None, audit: Audit | N
         folder = main_decides(enter, request.conditions.device)
         fitted = plan.model.fit(plan.dataset, plan.config, folder, request.conditions)
         if fitted is not None:
-            _write_page(plan, fitted, [] if audit is None else audit(folder), request.budget)
+            sections = [] if audit is None else list(audit(folder))
+            _write_page(plan, fitted, [*_compared(request, plan, fitted), *sections], request.budget)
     return fitted
 
 
@@ -145,12 +149,29 @@ def _chosen_plan(request: FitRequest, base: RunConfig, chosen: Chosen, data: Dat
     return Plan(model_of(choice.name), choice.config, dataset, choice.candidates)
 
 
+def _compared(request: FitRequest, plan: Plan, fitted: FittedRun) -> list[Section]:
+    """Train other networks beside the model where they were asked for, and say so in a section and everywhere else."""
+    if not request.compare:
+        return []
+    from sostenuto.estimators.runs.compare import train_compared
+    from sostenuto.report.contents.compare import comparison_section
+
+    require(plan.dataset is not None, "expected sequences with targets for --compare", "got series to forecast")
+    assert plan.dataset is not None
+    assert fitted.result is not None
+    names, limit = request.compare, request.budget
+    others = train_compared(names, plan.dataset, plan.config, fitted.folder, limit, request.conditions)
+    fitted.facts["compared"] = [{"name": one.model, "score": one.score} for one in others]
+    fitted.rows[-2:-2] = [(f"  {one.model}", f"{one.score:.4f}") for one in others]
+    return [comparison_section(fitted.result, others)]
+
+
 def _write_page(plan: Plan, fitted: FittedRun, sections: Sequence[Section], budget: float) -> None:
     """Write the page; where a model was chosen, it says why."""
     if plan.candidates:
         listed = [candidate.to_dict() for candidate in plan.candidates]
         write_atomically(fitted.folder / "choice.json", json.dumps(listed, indent=1))
-        name = plan.config.model.layer
-        reason = choice_section(plan.candidates, name, is_accuracy=fitted.is_accuracy, budget=budget)
+        name, is_accuracy = plan.config.model.layer, bool(fitted.result and fitted.result.classification)
+        reason = choice_section(plan.candidates, name, is_accuracy=is_accuracy, budget=budget)
         sections = [reason, *sections]
     write_atomically(fitted.folder / "report.html", fitted.page(sections))

@@ -82,6 +82,7 @@ def fitted_run(folder: Path, result: FitResult, sections: Sequence[Section] = ()
         "balanced_accuracy": result.classification.balanced_accuracy if result.classification else None,
         "diverged": result.diverged,
         "baselines": [{"name": one.name, "score": one.score} for one in result.baselines],
+        "compared": [],
         "report": str(report),
     }
     data = result.data
@@ -99,7 +100,7 @@ def fitted_run(folder: Path, result: FitResult, sections: Sequence[Section] = ()
     def page(more: Sequence[Section]) -> str:
         return render(result, sections=[*more, *own])
 
-    return FittedRun(folder, facts, rows, page, result.classification is not None, result.diverged)
+    return FittedRun(folder, facts, rows, page, result, result.diverged)
 
 
 def _class_rows(result: FitResult) -> list[tuple[str, object]]:

@@ -2,19 +2,22 @@
 
 import itertools
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from sostenuto.checks import require
 from sostenuto.data.dataset import Dataset
+from sostenuto.experiments.expectation import ONE_SEED, STANDARD_ERRORS
 from sostenuto.experiments.tasks.device_training import scored_cell, train_cell
-from sostenuto.experiments.tasks.recipe import Recipe, make_recipe, with_seed
+from sostenuto.experiments.tasks.recipe import Recipe, in_words, make_recipe, with_seed
 from sostenuto.experiments.workbench import Workbench
 from sostenuto.report.figures.plot import lines
 
-SHARED, TRIED, LAYER = "all", "try", "option"
+SHARED, TRIED, LAYER, VIEWS = "all", "try", "option", "views"
+NO_VIEWS = "this protocol has no views"
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,23 @@ class Trained:
     scores: list[float]
     losses: list[float]
     is_accuracy: bool
+    tried: int = 1
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe of the first seed."""
+        return next(iter(self.cells.values()))
+
+    @property
+    def words(self) -> str:
+        """What the training does, in words."""
+        chosen = f"; the best of {self.tried} settings on the validation part" if self.tried > 1 else ""
+        return in_words(self.recipe) + chosen
+
+    @property
+    def error(self) -> float:
+        """Standard error of the mean; with one seed it is not known, and infinite."""
+        return standard_error(self.scores)
 
     @property
     def mean(self) -> float:
@@ -38,7 +58,8 @@ class Trained:
 def candidates(settings: Mapping[str, Any], prefix: str, part: str = "") -> dict[str, Recipe]:
     """Read the recipes of a contestant from flat settings: ``all.*``, ``<part>.*``, ``<prefix>.*``, both together.
 
-    Later ones prevail; ``<part>.<prefix>.*`` are for that contestant on that data set alone.
+    Later ones prevail; ``<part>.<prefix>.*`` are for that contestant on that data set alone. A twin (`with_views`) has
+    its contestant's settings and then ``views.*``, ``<part>.views.*`` and its own.
     ``<prefix>.try.<name>`` and ``all.try.<name>`` list values to choose from on the validation part; several such lists
     are combined. The key of a recipe names what it tries.
 
@@ -47,7 +68,9 @@ def candidates(settings: Mapping[str, Any], prefix: str, part: str = "") -> dict
     [('small/learning_rate=0.1', 0.1), ('small/learning_rate=0.2', 0.2)]
     """
     own: dict[str, Any] = {}
-    for lead in (SHARED, part, prefix, f"{part}.{prefix}"):
+    twin = prefix.removesuffix(f"_{VIEWS}")
+    viewed = (VIEWS, f"{part}.{VIEWS}", prefix, f"{part}.{prefix}") if twin != prefix else ()
+    for lead in (SHARED, part, twin, f"{part}.{twin}", *viewed):
         own |= {key.removeprefix(f"{lead}."): value for key, value in settings.items() if _is_under(key, lead)}
     tried = {key.removeprefix(f"{TRIED}."): own.pop(key) for key in list(own) if key.startswith(f"{TRIED}.")}
     empty = [name for name, values in tried.items() if not values]
@@ -83,7 +106,7 @@ def compete(
     bench.ahead(partial(train_cell, bench, *cell) for cells in repeated.values() for cell in _placed(cells, dataset))
     found, rows, curves = {}, [], {}
     for prefix, name in contestants.items():
-        trained = _tested(bench, dataset, repeated[prefix], name, chosen[prefix])
+        trained = replace(_tested(bench, dataset, repeated[prefix], name, chosen[prefix]), tried=len(tried[prefix]))
         found[prefix] = trained
         for seed, record, score in zip(bench.seeds(settings["seeds"]), trained.records, trained.scores, strict=True):
             told = trained.key.removeprefix(prefix).strip("/") or "–"
@@ -95,6 +118,83 @@ def compete(
     bench.table(f"Trainings on {where}", columns, rows)
     bench.figure(f"Validation, {where}", partial(_draw, curves=curves), caption="One line a model, first seed.")
     return found
+
+
+def with_views(names: Mapping[str, str]) -> dict[str, str]:
+    """Name the twins of contestants, trained the same but for the views they are given of training images.
+
+    >>> with_views({"lstm": "LSTM, 128 units"})
+    {'lstm_views': 'LSTM, 128 units, with views'}
+    """
+    return {f"{prefix}_{VIEWS}": f"{name}, with views" for prefix, name in names.items()}
+
+
+def report(bench: Workbench, name: str, trained: Trained) -> None:
+    """Put the test scores of a contestant, in percent where they are accuracies, beside the paper's entry ``name``."""
+    scale = 100 if trained.is_accuracy else 1
+    bench.number(name, [scale * score for score in trained.scores], recipe=trained.words)
+
+
+def report_all(bench: Workbench, found: Mapping[str, Trained], names: Mapping[str, str], *, after: str = "") -> None:
+    """Report every contestant as ``<its name><after>``; a twin with views that this protocol has not is left out."""
+    for prefix, name in names.items():
+        if prefix in found:
+            report(bench, f"{name}{after}", found[prefix])
+        else:
+            bench.skip(f"{name}{after}", NO_VIEWS)
+
+
+def judge_lead(
+    bench: Workbench, name: str, pairs: Sequence[tuple[Trained, Trained]], evidence: str, *, margin: float = 0.0
+) -> None:
+    """Judge the law ``name``: the first of each pair is ahead of the second by more than ``margin``.
+
+    It is not judged where a second had fewer epochs, settings to choose from or views than the first, and undecided
+    where a difference is within two standard errors, which with one seed it always is.
+    """
+    unfair = [said for first, second in pairs for said in [less_budget(first, second)] if said]
+    gaps = [_lead(first, second) - margin for first, second in pairs]
+    doubts = [unsure(gap, [one.error for one in pair]) for gap, pair in zip(gaps, pairs, strict=True)]
+    lost = any(gap < 0 and not doubt for gap, doubt in zip(gaps, doubts, strict=True))
+    undecided = "" if lost else next((doubt for doubt in doubts if doubt), "")
+    bench.law(name, not lost, evidence, undecided=undecided, not_judged="; ".join(dict.fromkeys(unfair)))
+
+
+def less_budget(first: Trained, second: Trained) -> str:
+    """Say what the second contestant had less of than the first; nothing where the comparison is fair."""
+    ours, theirs = (one.recipe.run.training.epochs for one in (first, second))
+    said = [f"{second.name} had {theirs} epochs, {first.name} {ours}"] if theirs < ours else []
+    if second.tried < first.tried:
+        said.append(f"{second.name} had {second.tried} settings to choose from, {first.name} {first.tried}")
+    if first.recipe.device.views and not second.recipe.device.views:
+        said.append(f"{first.name} was trained with views, {second.name} without")
+    return ", ".join(said)
+
+
+def standard_error(values: Sequence[float]) -> float:
+    """Return the standard error of a mean; of one value it is not known, and infinite.
+
+    >>> standard_error([1.0, 2.0, 3.0]) * 3**0.5, standard_error([1.0])
+    (1.0, inf)
+    """
+    return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.inf
+
+
+def unsure(gap: float, errors: Sequence[float]) -> str:
+    """Say why a difference of means decides nothing, where it does not: one seed, or two standard errors.
+
+    >>> unsure(1.0, [0.1, 0.1]), unsure(1.0, [0.5, 0.5]), unsure(1.0, [math.inf])
+    ('', 'within two standard errors', 'one seed')
+    """
+    error = math.hypot(*errors)
+    if math.isinf(error):
+        return ONE_SEED
+    return "within two standard errors" if abs(gap) <= STANDARD_ERRORS * error else ""
+
+
+def _lead(first: Trained, second: Trained) -> float:
+    gap = first.mean - second.mean
+    return gap if first.is_accuracy else -gap
 
 
 def _is_under(key: str, lead: str) -> bool:

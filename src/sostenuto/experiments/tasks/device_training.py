@@ -99,7 +99,7 @@ def scored_cell(bench: Workbench, key: str, dataset: Dataset, recipe: Recipe) ->
         loss, metric = score(stored, parts.test, recipe, bench.device)
         return {"loss": loss, "score": metric}
 
-    return bench.cell(f"{key}/test", measure, depends=depends)
+    return bench.cell(f"{key}/test", measure, depends=depends, tests=True)
 
 
 def trained_model(bench: Workbench, key: str, dataset: Dataset, recipe: Recipe) -> StoredModel:

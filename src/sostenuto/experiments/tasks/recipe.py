@@ -111,6 +111,41 @@ def with_seed(recipe: Recipe, seed: int) -> Recipe:
     return replace(recipe, run=replace(recipe.run, training=replace(recipe.run.training, seed=seed)))
 
 
+def in_words(recipe: Recipe) -> str:
+    """Say what a training does, views of images named as such.
+
+    >>> in_words(make_recipe({"layer": "lstm", "epochs": 3, "batch_size": 8, "learning_rate": 0.01}))
+    'without views; AdamW, 3 epochs of batches of 8, one-cycle up to 0.01, gradients clipped at 1'
+    """
+    training, device = recipe.run.training, recipe.device
+    names = {"adamw": "AdamW", "adam": "Adam", "sgd": "SGD", "muon": "Muon"}
+    rate = f"{training.schedule} {'up to' if training.schedule == 'one-cycle' else 'from'} {training.learning_rate:g}"
+    told = [names.get(training.optimizer, training.optimizer)]
+    told += [f"{training.epochs} epochs of batches of {training.batch_size}", rate]
+    further = {
+        "weight decay": training.weight_decay,
+        "gradients clipped at": training.gradient_clip,
+        "weights averaged with decay": training.ema_decay,
+        "input noise": training.input_noise,
+        "mixing": device.mixing,
+    }
+    told += [f"{what} {value:g}" for what, value in further.items() if value]
+    return f"{_view_words(device)}; {', '.join(told)}"
+
+
+def _view_words(device: DeviceConfig) -> str:
+    """Name the views of training images, or say that there are none."""
+    if not device.views:
+        return "without views"
+    said = ["mirrored"] if device.mirror else []
+    if device.moves:
+        parts = {"shift": " pixels of shift", "turn": "° of turn", "bend": " pixels of bend"}
+        said += [f"{getattr(device, name):g}{unit}" for name, unit in parts.items() if getattr(device, name)]
+        said += [f"{100 * device.zoom:g} % of zoom"] if device.zoom else []
+        said += [f"{100 * device.view_share:g} % of the images"] if device.view_share < 1 else []
+    return f"with views ({', '.join(said)})"
+
+
 def make_recipe(settings: Mapping[str, Any]) -> Recipe:
     """Read a recipe from flat settings: names of `DataConfig`, `TrainingConfig` and `DeviceConfig`, else the layer's.
 

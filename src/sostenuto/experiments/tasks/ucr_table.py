@@ -4,6 +4,7 @@ import re
 import shutil
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from jaxtyping import Float64
 from sostenuto.data.dataset import Dataset
 from sostenuto.experiments.catalog import find
 from sostenuto.experiments.cells import CellStore
+from sostenuto.experiments.provenance import code_digest
 from sostenuto.experiments.settings import Settings
 from sostenuto.experiments.tasks.paper_grids import KERNELS
 from sostenuto.experiments.tasks.ucr_kernels import RULES, kernel_accuracy
@@ -140,15 +142,16 @@ def _pair_steps(dataset: Dataset) -> int:
 
 def _shared_cell(bench: Workbench, key: str, function: Any, needed: Mapping[str, Any]) -> Any:
     """Compute a cell, or take it over from the other table where the two stand beside each other."""
-    if not bench.remembers(key, depends=needed):
-        basis = {**needed, "seed": bench.seed}
+    code = code_digest(Path(__file__))
+    if not bench.remembers(key, depends=needed, code=code):
+        basis = bench.basis(needed, code=code)
         own = CellStore(bench.folder / "cells").path(key, basis)
         for table in TABLES:
             other = CellStore(bench.folder.parent.parent / table / bench.folder.name / "cells").path(key, basis)
             if other.is_file() and other != own:
                 own.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(other, own)
-    return bench.cell(key, function, depends=needed)
+    return bench.cell(key, function, depends=needed, code=code, tests=True)
 
 
 def _part(dataset: Dataset, settings: Settings) -> Dataset:

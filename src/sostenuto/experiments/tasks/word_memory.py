@@ -90,7 +90,7 @@ def sentiment_cell(
             "words": remembered_words(model, ids_of(dataset, words), words, horizon),
         }
 
-    return bench.cell(key, work, depends=depends)
+    return bench.cell(key, work, depends=depends, tests=True)
 
 
 def remembered_words(model: nn.Module, ids: Sequence[int], names: Sequence[str], horizon: int) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from sostenuto.checks import check_positive
 from sostenuto.results import Numbers, Record
 
 _LOWER_LN2, _UPPER_LN2 = math.nextafter(math.log(2), 0), math.nextafter(math.log(2), 1)
+EVER = 1e18
+"""Steps that stand for any number of them."""
 EXACT = "exact arithmetic: rounding of states adds differences of its own"
 
 
@@ -20,7 +22,8 @@ class LevelDecay(Record):
 
     e^{−slowest n} ≥ |Δ_n|/|Δ_0| ≥ e^{−fastest n} for equal inputs; None where nothing is proved. An input difference
     of size 1 adds at most ``entering``, the output moves by at most ``leaving`` per unit of the norm, and a state
-    reached from 0 is at most ``reach`` large; None where no bound is known.
+    reached from 0 is at most ``reach`` large; None where no bound is known. ``distortion`` is what going from the norm
+    of either side to the Euclidean one and back costs at most.
     """
 
     fastest: float | None
@@ -28,6 +31,7 @@ class LevelDecay(Record):
     entering: float | None = None
     leaving: float | None = None
     reach: float | None = None
+    distortion: tuple[float | None, float | None] = (None, None)
 
 
 @dataclass(frozen=True)
@@ -52,10 +56,11 @@ class MemoryCertificate(Record):
     """How long a layer provably remembers, and when it has provably forgotten, for every input.
 
     Δ is the difference of two states that read the same input, in ``norm``. At least half of it is left for
-    ``remembers_at_least`` steps (0: nothing is proved; infinite: for ever), at most half after ``forgets_at_most``
-    (None: not proved, or false). ``per_unit`` are the half-lives, at least, of the units of the lowest layer, each in
-    its own norm: a layer remembers as long as its best units. ``layers`` are the half-lives of all layers, each for
-    equal inputs to it. ``checked`` names the proof, ``conditions`` what it assumes, ``reason`` why a side is missing.
+    ``remembers_at_least`` steps (0: nothing is proved; 10¹⁸: for ever), at most half after ``forgets_at_most``
+    (None: not proved, or false). With ``drive`` it is about inputs that keep activations' arguments that small.
+    ``per_unit`` are the half-lives, at least, of the units of the lowest layer, each in its own norm: a layer remembers
+    as long as its best units. ``layers`` are the half-lives of all layers, each for equal inputs to it. ``checked``
+    names the proof, ``conditions`` what it assumes, ``reason`` why a side is missing.
 
     >>> from sostenuto.nn import UnICORNN
     >>> certificate = UnICORNN(1, 8, step_size=0.1, stiffness=1.0).memory_certificate()
@@ -73,6 +78,7 @@ class MemoryCertificate(Record):
     layers: Numbers = ()
     levels: tuple[LevelDecay, ...] = ()
     spans: tuple[float, float] = (1.0, 1.0)
+    drive: float | None = None
 
     @property
     def holds(self) -> bool:
@@ -80,19 +86,28 @@ class MemoryCertificate(Record):
         return self.remembers_at_least > 0 or self.forgets_at_most is not None
 
     def curves(
-        self, lags: Sequence[float] | Float[np.ndarray, " lag"]
+        self, lags: Sequence[float] | Float[np.ndarray, " lag"], *, euclidean: bool = False
     ) -> tuple[Float[np.ndarray, " lag"], Float[np.ndarray, " lag"]]:
-        """Give the least and the largest share of a difference that is left after ``lags`` steps, in ``norm``.
+        """Give the least and the largest share of a difference that is left after ``lags`` steps.
 
-        The first is 0 and the second infinite where nothing is proved. Lags are whole numbers of steps.
+        The first is 0 and the second infinite where nothing is proved; in a stack the first is about the lowest layer,
+        the second about all of them. With ``euclidean`` both are in the Euclidean norm, at what that costs.
         """
         steps = np.asarray(lags, dtype=np.float64)
-        lowest = self.levels[0] if self.levels else LevelDecay(None, None)
-        low = np.zeros_like(steps) if lowest.fastest is None else np.exp(-lowest.fastest * steps) * (1 - 1e-9)
-        if len(self.levels) > 1 or lowest.slowest is None:
-            return low, self._cascaded(steps)
+        first = self.levels[0]
+        low = np.zeros_like(steps) if first.fastest is None else np.exp(-first.fastest * steps) * (1 - 1e-9)
         with np.errstate(over="ignore"):
-            return low, np.exp(-lowest.slowest * steps) * (1 + 1e-9)
+            if first.slowest is None:
+                high = np.full_like(steps, np.inf)
+            elif len(self.levels) == 1:
+                high = np.exp(-first.slowest * steps) * (1 + 1e-9)
+            else:
+                high = self._cascaded(steps)
+        if not euclidean:
+            return low, high
+        below, above = first.distortion
+        low = np.zeros_like(low) if below is None else low / below
+        return low, np.full_like(high, np.inf) if above is None or len(self.levels) > 1 else high * above
 
     def window(
         self, epsilon: float, *, readout: float = 1.0, start: float | None = None, largest: int = 10_000_000
@@ -130,14 +145,16 @@ class MemoryCertificate(Record):
         """Say it in a sentence that needs no mathematics."""
         if not self.holds:
             return f"Nothing is proved of its memory: {self.reason}."
-        kept = _count(self.remembers_at_least)
-        said = "Whatever it reads, "
+        scope = "Whatever it reads" if self.drive is None else f"While activations read within ±{self.drive:g}"
+        said = []
         if self.remembers_at_least > 0:
-            said += f"at least half of what the state holds is still there after {kept}"
+            said.append(f"at least half of its memory is left after {_count(self.remembers_at_least)}")
         if self.forgets_at_most is not None:
-            joined = ", and " if self.remembers_at_least > 0 else ""
-            said += f"{joined}at most half of it after {_count(math.ceil(self.forgets_at_most))}"
-        return f"{said} (proved{'' if not self.reason else f'; {self.reason}'})."
+            said.append(f"at most half of its memory is left after {_count(math.ceil(self.forgets_at_most))}")
+        if len(self.per_unit) > 1 and self.remembers_at_least > 0:
+            middle, best = float(np.median(self.per_unit)), max(self.per_unit)
+            said[0] += f" (half of its units: {_count(middle)}, the longest: {_count(best)})"
+        return f"{scope}, {' and '.join(said)} (proved{'' if not self.reason else f'; {self.reason}'})."
 
     def _unknown(self, start: float | None) -> str:
         """Say what a window lacks."""
@@ -191,7 +208,16 @@ def remembering(
     if spans != (1.0, 1.0):
         said.append(f"time spans from {spans[0]:g} to {spans[1]:g}")
     found = MemoryCertificate(
-        layers[0], None, tuple(per_unit.tolist()), norm, tuple(said), checked, reason, layers, tuple(levels), spans
+        layers[0],
+        None,
+        tuple(np.minimum(per_unit, EVER).tolist()),
+        norm,
+        tuple(said),
+        checked,
+        reason,
+        layers,
+        tuple(levels),
+        spans,
     )
     return replace(found, forgets_at_most=_at_most(found))
 
@@ -210,7 +236,7 @@ def _at_least(rate: float | None) -> float:
     """Turn the fastest decay into steps that at least half survives, rounded down."""
     if rate is None:
         return 0.0
-    return math.inf if rate <= 0 else math.nextafter(_LOWER_LN2 / rate, 0)
+    return EVER if rate <= 0 else min(math.nextafter(_LOWER_LN2 / rate, 0), EVER)
 
 
 def _at_most(found: MemoryCertificate) -> float | None:
@@ -252,7 +278,7 @@ def _first_below(
 
 
 def _count(steps: float) -> str:
-    if math.isinf(steps):
+    if steps >= EVER:
         return "any number of steps"
     shown = f"{steps:.3g}" if steps < 10 or steps >= 1e6 else f"{math.floor(steps):,}".replace(",", " ")
     return f"{shown} steps"

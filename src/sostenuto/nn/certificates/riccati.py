@@ -7,7 +7,7 @@ eigenvectors of a Hamiltonian matrix. It is a proposal as any other, and checked
 
 import numpy as np
 
-from sostenuto.nn.certificates.inequality import Solution, best_rate, verified
+from sostenuto.nn.certificates.inequality import Solution, proved
 from sostenuto.nn.certificates.system import SectorSystem
 
 ROUNDS = 10
@@ -25,7 +25,7 @@ def search_with_one_multiplier(system: SectorSystem, *, discrete: bool, limit: f
             return None
         else:
             high = trial
-        if high - low <= 0.01 * high:
+        if high - low <= (0.01 if len(system.linear) <= 128 else 0.1) * high:
             break
         trial = (low + high) / 2
     return best
@@ -46,15 +46,7 @@ def _proposal(system: SectorSystem, rate: float, *, discrete: bool) -> Solution 
         metric = _bounded_real(center + rate * np.eye(states), entering, leaving, np.zeros((len(leaving), units)))
     if metric is None:
         return None
-    multipliers = np.full(units, multiplier)
-    proved = best_rate(system, metric, multipliers, discrete=discrete)
-    if proved is None or proved <= 0:
-        return None
-    for share in (1e-9, 1e-6, 1e-3):
-        solution = Solution(metric, multipliers, proved * (1 - share))
-        if verified(system, solution, discrete=discrete):
-            return solution
-    return None
+    return proved(system, metric, np.full(units, multiplier), discrete=discrete)
 
 
 def _cayley(

@@ -14,6 +14,7 @@ from sostenuto.nn.certificates.riccati import search_with_one_multiplier
 from sostenuto.nn.certificates.semidefinite import has_solver, search
 from sostenuto.nn.certificates.slopes import rate_limit
 from sostenuto.nn.certificates.system import SectorSystem, Slope, sector_system
+from sostenuto.nn.certificates.units import Part, joined, parts
 
 LARGEST = 64
 """States and units together beyond which the semidefinite program takes minutes; a Riccati equation serves there."""
@@ -71,13 +72,14 @@ def inequality_certificate(
     floor: Certificate, system: SectorSystem, start: float, limit: float, condition: str, *, discrete: bool
 ) -> Certificate:
     """Improve on ``floor``, the answer of the norm test, where cvxpy is there and the system small enough."""
-    size = sum(system.input.shape)
+    split = parts(system)
+    size = max(len(part.states) + len(part.units) for part in split)
     if not has_solver():
         return _norms_alone(floor, "the matrix inequality needs cvxpy: pip install 'sostenuto[certificates]'")
     if size > LARGEST:
         return _large(floor, system, limit, condition, discrete=discrete)
-    found = search(system, discrete=discrete, start=max(start, 0.0), limit=limit)
-    if found is None:
+    found = _by_parts(system, split, discrete=discrete, start=max(start, 0.0), limit=limit)
+    if found is None or found.rate <= (floor.rate or 0.0):
         if floor.holds:
             return floor
         why = "the solver finds no pair that passes the check"
@@ -85,13 +87,45 @@ def inequality_certificate(
     return _solved(floor.kind, "matrix inequality", condition, found)
 
 
+def _by_parts(
+    system: SectorSystem, split: list[Part], *, discrete: bool, start: float, limit: float
+) -> Solution | None:
+    """Search in every part alone, in balanced units, and check what they give together in the units of the whole."""
+    found = []
+    for part in split:
+        own = part.system
+        if own.is_linear:
+            own_limit = rate_limit(own, discrete=discrete)
+            solution = _linear(own, own_limit, discrete=discrete)
+        else:
+            solution = search(own, discrete=discrete, start=start, limit=limit)
+            solution = solution or (search(own, discrete=discrete, start=0.0, limit=limit) if start else None)
+        if solution is None:
+            return None
+        found.append(solution)
+    rate = min(solution.rate for solution in found)
+    for share in (0.0, 1e-9, 1e-6, 1e-3):
+        whole = joined(system, split, found, rate * (1 - share))
+        if verified(system, whole, discrete=discrete):
+            return whole
+    return None
+
+
 def linear_certificate(kind: str, system: SectorSystem, limit: float, *, discrete: bool) -> Certificate:
     """Prove a rate just below the slowest eigenvalue's by a solution of Lyapunov's equation."""
+    condition = "FᵀPF ≺ e^{−2r}P for some P ≻ 0" if discrete else "AᵀP + PA + 2rP ≺ 0 for some P ≻ 0"
+    found = _linear(system, limit, discrete=discrete)
+    if found is not None:
+        return _solved(kind, "linear", condition, replace(found, multipliers=np.ones(0)))
+    why = f"rounding hides the decay of {limit:.3g}"
+    return Certificate(kind, False, "linear", condition, reason=fails(condition, why))
+
+
+def _linear(system: SectorSystem, limit: float, *, discrete: bool) -> Solution | None:
     bare = SectorSystem(
         system.linear, np.zeros((len(system.linear), 0)), np.zeros((0, len(system.linear))), 0.0, system.rounding
     )
-    condition = "FᵀPF ≺ e^{−2r}P for some P ≻ 0" if discrete else "AᵀP + PA + 2rP ≺ 0 for some P ≻ 0"
-    eye = np.eye(len(bare.linear))
+    eye, units = np.eye(len(bare.linear)), np.ones(system.input.shape[1])
     for share in (1e-9, 1e-6, 1e-4, 1e-2, 0.1, 0.5, 0.9):
         # A limit of infinity is a nilpotent map, whose rate is as large as one likes to ask for.
         rate = (1 - share) * min(limit, 36.0) if discrete else (1 - share) * limit
@@ -99,10 +133,9 @@ def linear_certificate(kind: str, system: SectorSystem, limit: float, *, discret
             metric = stein(np.exp(rate) * bare.linear, eye)
         else:
             metric = lyapunov_equation(bare.linear + rate * eye, eye)
-        if metric is not None and verified(bare, found := Solution(metric, np.ones(0), rate), discrete=discrete):
-            return _solved(kind, "linear", condition, found)
-    why = f"rounding hides the decay of {limit:.3g}"
-    return Certificate(kind, False, "linear", condition, reason=fails(condition, why))
+        if metric is not None and verified(bare, Solution(metric, np.ones(0), rate), discrete=discrete):
+            return Solution(metric, units, rate)
+    return None
 
 
 def _large(floor: Certificate, system: SectorSystem, limit: float, condition: str, *, discrete: bool) -> Certificate:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from sostenuto.checks import MissingExtraError
-from sostenuto.nn.certificates.inequality import Solution, best_rate, verified
+from sostenuto.nn.certificates.inequality import Solution, proved
 from sostenuto.nn.certificates.system import SectorSystem
 
 ROUNDS = 12
@@ -21,52 +21,44 @@ def has_solver() -> bool:
     return importlib.util.find_spec("cvxpy") is not None
 
 
-def search(system: SectorSystem, *, discrete: bool, start: float, limit: float) -> Solution | None:
+def search(system: SectorSystem, *, discrete: bool, start: float, limit: float, lower: bool = False) -> Solution | None:
     """Look for the largest rate from ``start`` up to ``limit`` that some (P, Λ) proves; None if none is found.
 
     At a rate r the solver maximizes t in M(r) ≼ −tI with trace P fixed. Where t > 0, the P and Λ found prove more than
     r: the largest rate they prove is a generalized eigenvalue. Bisection between the best rate proved and the least one
-    refused does the rest. Every solution returned has passed `verified`; P ≻ 0 follows from the first block of the
-    inequality, as A is Hurwitz (F Schur) wherever ``limit`` is positive.
+    refused does the rest. Every solution returned has passed `verified`. With ``lower`` the least rate is looked for,
+    from ``start`` down to ``limit``.
     """
-    program = _Program(system, discrete=discrete)
-    best, low, high, trial = None, start, limit, start
+    program = _Program(system, discrete=discrete, lower=lower)
+    best, near, far, trial = None, start, limit, start
     for _ in range(ROUNDS):
-        proposal = _proposal(system, program, trial, discrete=discrete)
-        if proposal is not None and proposal.rate > low:
-            best, low = proposal, proposal.rate
+        solution = _proposal(system, program, trial, discrete=discrete, lower=lower)
+        if solution is not None and (solution.rate < near if lower else solution.rate > near):
+            best, near = solution, solution.rate
         elif trial == start:
             return None
         else:
-            high = trial
-        if high - low <= PRECISION * high:
+            far = trial
+        if abs(far - near) <= PRECISION * max(abs(far), abs(near)):
             break
-        trial = (low + high) / 2 if np.isfinite(high) else 2 * low
+        trial = (near + far) / 2 if np.isfinite(far) else 2 * near
     return best
 
 
-def _proposal(system: SectorSystem, program: "_Program", rate: float, *, discrete: bool) -> Solution | None:
-    """Ask the solver at ``rate`` and return what its answer proves by itself, a little below the largest rate."""
+def _proposal(
+    system: SectorSystem, program: "_Program", rate: float, *, discrete: bool, lower: bool
+) -> Solution | None:
+    """Ask the solver at ``rate`` and return what its answer proves by itself, a little inside the best rate."""
     answer = program.solve(rate)
-    if answer is None:
+    if answer is None or not (answer[1] > 0).all():
         return None
-    metric, multipliers = answer
-    if not (multipliers > 0).all():
-        return None
-    proved = best_rate(system, metric, multipliers, discrete=discrete)
-    if proved is None or proved <= 0:
-        return None
-    for share in (1e-9, 1e-6, 1e-3):
-        solution = Solution(metric, multipliers, proved * (1 - share))
-        if verified(system, solution, discrete=discrete):
-            return solution
-    return None
+    return proved(system, *answer, discrete=discrete, lower=lower)
 
 
 class _Program:
     """One semidefinite program, compiled once for all rates, in units in which its matrices are of order one."""
 
-    def __init__(self, system: SectorSystem, *, discrete: bool) -> None:
+    def __init__(self, system: SectorSystem, *, discrete: bool, lower: bool) -> None:
         try:
             import cvxpy
         except ImportError as error:
@@ -84,7 +76,8 @@ class _Program:
         self.shift = cvxpy.Parameter()
         self.margin = cvxpy.Variable()
         B, C = system.input / enter, system.slope * enter * system.output / self.pace  # noqa: N806
-        metric, lean = self.metric, cvxpy.diag(self.multipliers)
+        turn = -1.0 if lower else 1.0
+        metric, lean = self.metric, turn * cvxpy.diag(self.multipliers)
         if discrete:
             corner = (moving.T @ metric @ moving) / self.pace + (moving.T @ metric + metric @ moving) / self.pace
             side = system.linear.T @ metric @ B + C.T @ lean
@@ -94,9 +87,11 @@ class _Program:
             corner, side, end = scaled.T @ metric + metric @ scaled, metric @ B + C.T @ lean, -2 * lean
         whole = cvxpy.bmat([[corner + self.shift * metric, side], [side.T, end]])
         constraints = [
-            (whole + whole.T) / 2 + self.margin * np.eye(states + units) << 0,
+            turn * (whole + whole.T) / 2 + self.margin * np.eye(states + units) << 0,
             cvxpy.trace(metric) == states,
         ]
+        if lower:  # otherwise both follow from the inequality
+            constraints += [metric >> 1e-6 * np.eye(states), self.multipliers >= 1e-9]
         self.problem = cvxpy.Problem(cvxpy.Maximize(self.margin), constraints)
         self.discrete = discrete
 

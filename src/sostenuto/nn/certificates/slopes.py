@@ -21,20 +21,36 @@ def rate_limit(system: SectorSystem, *, discrete: bool) -> float:
     return -max(_climb(system, np.full(units, share * system.slope), discrete) for share in (0.0, 0.5, 1.0))
 
 
-def _climb(system: SectorSystem, slopes: np.ndarray, discrete: bool) -> float:
+def decay_limit(system: SectorSystem) -> float:
+    """Bound from below every rate of decay that a discrete map can be proved to keep under: the fastest one tried.
+
+    The mirror of `rate_limit`: slopes that push the least eigenvalue inward; infinite where the map becomes singular.
+
+    >>> round(decay_limit(SectorSystem(np.array([[0.5]]), np.eye(1), -0.25 * np.eye(1), 1.0)), 3)
+    1.386
+    """
+    units = system.input.shape[1]
+    found = max(-_climb(system, np.full(units, share * system.slope), True, inward=True) for share in (0.0, 0.5, 1.0))
+    return np.inf if found > 30 else found
+
+
+def _climb(system: SectorSystem, slopes: np.ndarray, discrete: bool, *, inward: bool = False) -> float:
+    sign = -1.0 if inward else 1.0
     worst = -np.inf
     for _ in range(_SWEEPS):
         values, right = np.linalg.eig(system.at(slopes))
         sizes = np.log(np.maximum(np.abs(values), 1e-300)) if discrete else np.real(values)
-        place = int(np.argmax(sizes))
-        worst = max(worst, float(sizes[place]))
+        place = int(np.argmax(sign * sizes))
+        worst = max(worst, float(sign * sizes[place]))
         if system.is_linear:
             break
         moved = _outward(system, values, right, place, discrete)
+        if inward and moved is not None:
+            moved = system.slope - moved
         if moved is None or np.array_equal(moved, slopes):
             break
         slopes = moved
-    return worst
+    return sign * worst
 
 
 def _outward(

@@ -9,7 +9,7 @@ import numpy as np
 from sostenuto.audits import noise_accuracy
 from sostenuto.data.dataset import Dataset
 from sostenuto.experiments import Settings, Workbench
-from sostenuto.experiments.tasks.contest import Trained, compete
+from sostenuto.experiments.tasks.contest import Trained, compete, report
 from sostenuto.experiments.tasks.device_training import trained_model
 from sostenuto.experiments.tasks.long_data import folded
 from sostenuto.report.figures.plot import lines
@@ -33,21 +33,21 @@ def run(settings: Settings, bench: Workbench) -> None:
     dataset = folded(bench.data(settings.dataset), settings.channels)
     trained = compete(bench, settings, dataset, NAMES)
     asking = [(f"{prefix}/noise", partial(asked, settings, bench, dataset, one)) for prefix, one in trained.items()]
-    found = dict(zip(trained, bench.ahead(partial(bench.cell, *one) for one in asking), strict=True))
+    found = dict(zip(trained, bench.ahead(partial(bench.cell, *one, tests=True) for one in asking), strict=True))
     for what, (_, levels) in KINDS.items():
         kept = {prefix: _mean(settings[levels], one[what]["accuracy"]) for prefix, one in found.items()}
         for prefix, value in kept.items():
-            bench.number(f"{NAMES[prefix]}: {what}", value)
+            bench.number(f"{NAMES[prefix]}: {what}", value, recipe=trained[prefix].words)
         first = max(kept, key=kept.__getitem__)
         told = ", ".join(f"{NAMES[prefix]} {value:.1f} %" for prefix, value in kept.items())
-        bench.law(f"the Lipschitz RNN stands {what} best", first == "lipschitz", told)
+        bench.law(f"the Lipschitz RNN stands {what} best", first == "lipschitz", told, seeds=1)
         series = {NAMES[prefix]: [100 * value for value in one[what]["accuracy"]] for prefix, one in found.items()}
         spreads = {NAMES[prefix]: [100 * value for value in one[what]["deviation"]] for prefix, one in found.items()}
         labels = (UNITS[what], "test accuracy, %")
         draw = partial(lines, x=settings[levels], series=series, spreads=spreads, labels=labels, marks=True)
         bench.figure(what.capitalize(), draw, caption="Mean and deviation over draws of the noise.")
     for prefix, name in NAMES.items():
-        bench.number(f"{name}: test accuracy", 100 * trained[prefix].mean)
+        report(bench, f"{name}: test accuracy", trained[prefix])
 
 
 def asked(settings: Settings, bench: Workbench, dataset: Dataset, trained: Trained) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def asked(settings: Settings, bench: Workbench, dataset: Dataset, trained: Train
     for what, (kind, levels) in KINDS.items():
         options = {"levels": settings[levels], "kind": kind, "repeats": settings.repeats, "batch_size": 1000}
         one = noise_accuracy(model, test.values, test.targets, seed=bench.seed, **options)
-        found[what] = {"accuracy": list(one.accuracy), "deviation": list(one.deviation)}
+        found[what] = {"accuracy": list(one.score), "deviation": list(one.deviation)}
     return found
 
 

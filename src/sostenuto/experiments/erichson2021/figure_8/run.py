@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from sostenuto.experiments import Settings, Workbench
-from sostenuto.experiments.tasks.contest import Trained, compete
+from sostenuto.experiments.tasks.contest import Trained, compete, report
 from sostenuto.experiments.tasks.perturbation_curves import falls
 from sostenuto.report.figures.plot import lines
 
@@ -26,16 +26,16 @@ def run(settings: Settings, bench: Workbench) -> None:
     for task, name in TASKS.items():
         data = bench.data(settings[task])
         found[task] = compete(bench, settings, data, {"lipschitz": f"Lipschitz RNN, {name}"}, part=task)["lipschitz"]
-        bench.number(f"{name}: test accuracy", [100 * score for score in found[task].scores])
+        report(bench, f"{name}: test accuracy", found[task])
     scores = [100 * one.mean for one in found.values()]
     told = ", ".join(f"{name} {score:.2f} %" for name, score in zip(TASKS.values(), scores, strict=True))
-    bench.law("the tasks in order of difficulty", falls(scores), told)
+    bench.law("the tasks in order of difficulty", falls(scores), told, seeds=settings.seeds)
     needed = {task: [_arrival(record) for record in found[task].records] for task in ("ordered", "permuted")}
     for task, epochs in needed.items():
         bench.number(f"epochs to within a point of the best, {task}", epochs)
     longer = fmean(needed["permuted"]) > fmean(needed["ordered"])
     told = ", ".join(f"{task} {fmean(epochs):g} epochs" for task, epochs in needed.items())
-    bench.law("the permuted task takes longer", longer, told)
+    bench.law("the permuted task takes longer", longer, told, seeds=settings.seeds)
     curves = {TASKS[task]: [_curve(record) for record in one.records] for task, one in found.items()}
     epochs = [row["epoch"] for row in found["ordered"].records[0]["history"]]
     series = {name: np.mean(rows, axis=0).tolist() for name, rows in curves.items()}

@@ -8,7 +8,7 @@ import torch
 from sostenuto.audits import adversarial_accuracy, hessian_spectrum
 from sostenuto.data.dataset import Dataset
 from sostenuto.experiments import Settings, Workbench
-from sostenuto.experiments.tasks.contest import Trained, compete
+from sostenuto.experiments.tasks.contest import Trained, compete, report
 from sostenuto.experiments.tasks.device_training import trained_model
 from sostenuto.experiments.tasks.long_data import folded
 
@@ -22,17 +22,19 @@ def run(settings: Settings, bench: Workbench) -> None:
     dataset = folded(bench.data(settings.dataset), settings.channels)
     trained = compete(bench, settings, dataset, NAMES)
     asking = [(f"{prefix}/audit", partial(audit, settings, bench, dataset, one)) for prefix, one in trained.items()]
-    found = dict(zip(trained, bench.ahead(partial(bench.cell, *one) for one in asking), strict=True))
+    found = dict(zip(trained, bench.ahead(partial(bench.cell, *one, tests=True) for one in asking), strict=True))
     for prefix, name in NAMES.items():
-        bench.number(f"{name}: test accuracy", 100 * trained[prefix].mean)
+        report(bench, f"{name}: test accuracy", trained[prefix])
+        words = trained[prefix].words
         for what in ATTACKS:
-            bench.number(f"{name}: {what}", 100 * found[prefix][what])
+            bench.number(f"{name}: {what}", 100 * found[prefix][what], recipe=words)
         for what in CURVATURES:
-            bench.number(f"{name}: {what}", found[prefix][what])
+            bench.number(f"{name}: {what}", found[prefix][what], recipe=words)
+        bench.number(f"{name}: condition number", found[prefix]["condition"], recipe=words)
     best = [max(found, key=lambda prefix, what=what: found[prefix][what]) for what in ATTACKS]
     flat = [min(found, key=lambda prefix, what=what: found[prefix][what]) for what in CURVATURES]
     for name, winners in (("the Lipschitz RNN stands attacks best", best), ("the Lipschitz RNN lies flattest", flat)):
-        bench.law(name, set(winners) == {"lipschitz"}, ", ".join(NAMES[winner] for winner in winners))
+        bench.law(name, set(winners) == {"lipschitz"}, ", ".join(NAMES[winner] for winner in winners), seeds=1)
     columns = ("model", *ATTACKS, *CURVATURES, "its standard error", "condition number, at least")
     shown = (*ATTACKS, *CURVATURES, "standard error", "condition")
     rows = [(NAMES[prefix], *(one[what] for what in shown)) for prefix, one in found.items()]
@@ -57,8 +59,8 @@ def audit(settings: Settings, bench: Workbench, dataset: Dataset, trained: Train
         model, train.values, train.targets, probes=settings.probes, lanczos_steps=settings.lanczos_steps
     )
     return {
-        "PGD": pgd.accuracy[0],
-        **{f"DeepFool, {norm}": one.accuracy[0] for norm, one in fooled.items()},
+        "PGD": pgd.score[0],
+        **{f"DeepFool, {norm}": one.score[0] for norm, one in fooled.items()},
         **{f"median, {norm}": one.median_size for norm, one in fooled.items()},
         "largest eigenvalue": spectrum.top[0],
         "trace": spectrum.trace,

@@ -26,7 +26,12 @@ def run(settings: Settings, bench: Workbench) -> None:
     bench.number("variation with the step", max(along_step))
     bench.number("variation with the stiffness", fmean(along_stiffness))
     seen = f"{fmean(along_step):.1f} points along Δt, {fmean(along_stiffness):.1f} along α"
-    bench.law("the step matters more than the stiffness", fmean(along_step) > fmean(along_stiffness), seen)
+    bench.law(
+        "the step matters more than the stiffness",
+        fmean(along_step) > fmean(along_stiffness),
+        seen,
+        seeds=settings.seeds,
+    )
     draw = partial(
         heat, values=grid, rows=settings.stiffnesses, columns=settings.step_sizes, labels=("Δt", "α (stiffness)")
     )

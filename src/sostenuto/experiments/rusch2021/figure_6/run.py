@@ -5,6 +5,7 @@ from statistics import fmean, pstdev
 from typing import Any
 
 from sostenuto.experiments import Settings, Workbench
+from sostenuto.experiments.tasks.contest import standard_error, unsure
 from sostenuto.experiments.tasks.oscillator_fits import accuracies, images_before_noise
 from sostenuto.report.figures.plot import lines
 
@@ -24,8 +25,13 @@ def run(settings: Settings, bench: Workbench) -> None:
     means = {kind: [fmean(row) for row in rows] for kind, rows in scores.items()}
     seen = "; ".join(f"{kind}: {', '.join(f'{mean:.1f}' for mean in row)} %" for kind, row in means.items())
     bench.number("standard, 3 layers", scores["standard"][0])
-    bench.law("residual stacking helps deep stacks", means["residual"][-1] > means["standard"][-1], seen)
-    bench.law("learned steps help", fmean(means["standard"]) > fmean(means["steps not learned"]), seen)
+    deep = [scores["residual"][-1], scores["standard"][-1]]
+    gap, doubt = fmean(deep[0]) - fmean(deep[1]), [standard_error(one) for one in deep]
+    bench.law("residual stacking helps deep stacks", gap > 0, seen, undecided=unsure(gap, doubt))
+    pair = ("standard", "steps not learned")
+    gap = fmean(means[pair[0]]) - fmean(means[pair[1]])
+    doubt = [standard_error(row) / len(settings.depths) for kind in pair for row in scores[kind]]
+    bench.law("learned steps help", gap > 0, seen, undecided=unsure(gap, doubt))
     spreads = {kind: [pstdev(row) for row in rows] for kind, rows in scores.items()}
     labels = ("layers", "test accuracy, %")
     draw = partial(lines, x=settings.depths, series=means, spreads=spreads, labels=labels, marks=True)

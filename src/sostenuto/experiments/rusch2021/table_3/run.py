@@ -1,7 +1,7 @@
 """Table 3 of rusch2021: EigenWorms."""
 
 from sostenuto.experiments import Settings, Workbench
-from sostenuto.experiments.tasks.contest import compete
+from sostenuto.experiments.tasks.contest import compete, report
 from sostenuto.experiments.tasks.long_data import pooled, wave_stand_in
 
 NAMES = {
@@ -22,5 +22,5 @@ def run(settings: Settings, bench: Workbench) -> None:
         whole = pooled(bench.data(settings.dataset))
     found = compete(bench, settings, whole, NAMES)
     for prefix, name in NAMES.items():
-        bench.number(name, [100 * score for score in found[prefix].scores])
+        report(bench, name, found[prefix])
     bench.number("UnICORNN: parameters", found["unicornn"].records[0]["parameters"] / 1000)

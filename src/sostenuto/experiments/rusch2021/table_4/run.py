@@ -1,7 +1,7 @@
 """Table 4 of rusch2021: respiratory and heart rate from PPG and ECG."""
 
 from sostenuto.experiments import Settings, Workbench
-from sostenuto.experiments.tasks.contest import compete
+from sostenuto.experiments.tasks.contest import compete, report
 from sostenuto.experiments.tasks.long_data import pooled, rate_stand_in
 
 NAMES = {"unicornn": "UnICORNN", "indrnn": "IndRNN", "cornn": "coRNN", "lstm": "LSTM"}
@@ -19,4 +19,4 @@ def run(settings: Settings, bench: Workbench) -> None:
         own = {key.replace(f"unicornn_{target}.", "unicornn."): value for key, value in settings.items()}
         found = compete(bench, own, whole, NAMES, part=target)
         for prefix, model in NAMES.items():
-            bench.number(f"{model}, {name}", found[prefix].scores)
+            report(bench, f"{model}, {name}", found[prefix])

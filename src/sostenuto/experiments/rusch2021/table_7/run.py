@@ -6,7 +6,7 @@ import numpy as np
 
 from sostenuto.data.tasks.lorenz96 import lorenz96
 from sostenuto.experiments import Settings, Workbench
-from sostenuto.experiments.tasks.contest import compete
+from sostenuto.experiments.tasks.contest import Trained, compete, judge_lead
 
 NAMES = {"unicornn": "UnICORNN", "cornn": "coRNN", "lstm": "LSTM"}
 FORCINGS = {"calm": 0.9, "chaotic": 8.0}
@@ -15,6 +15,7 @@ FORCINGS = {"calm": 0.9, "chaotic": 8.0}
 def run(settings: Settings, bench: Workbench) -> None:
     """Train on both systems; errors are divided by the deviation of the test targets."""
     errors: dict[str, dict[str, float]] = {}
+    trained: dict[str, dict[str, Trained]] = {}
     for part, forcing in FORCINGS.items():
         count = settings.count
         made = lorenz96(
@@ -29,9 +30,12 @@ def run(settings: Settings, bench: Workbench) -> None:
         assert data.test is not None
         deviation = float(np.concatenate([np.asarray(row) for row in data.test.targets or []]).std())
         found = compete(bench, settings, data, NAMES, part=part)
-        errors[part] = {prefix: trained.mean / deviation for prefix, trained in found.items()}
+        errors[part] = {prefix: one.mean / deviation for prefix, one in found.items()}
+        trained[part] = found
         for prefix, name in NAMES.items():
-            bench.number(f"{name}, F = {forcing:g}", [score / deviation for score in found[prefix].scores])
+            scores = [score / deviation for score in found[prefix].scores]
+            bench.number(f"{name}, F = {forcing:g}", scores, recipe=found[prefix].words)
     chaotic = errors["chaotic"]
     evidence = ", ".join(f"{NAMES[prefix]} {error:.3g}" for prefix, error in chaotic.items())
-    bench.law("the LSTM is ahead where the system is chaotic", chaotic["lstm"] < chaotic["unicornn"], evidence)
+    pair = (trained["chaotic"]["lstm"], trained["chaotic"]["unicornn"])
+    judge_lead(bench, "the LSTM is ahead where the system is chaotic", [pair], evidence)

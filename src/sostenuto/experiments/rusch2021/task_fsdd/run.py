@@ -1,7 +1,7 @@
 """A long task on real data beside rusch2021's EigenWorms: spoken digits from raw audio."""
 
 from sostenuto.experiments import Settings, Workbench
-from sostenuto.experiments.tasks.contest import compete
+from sostenuto.experiments.tasks.contest import compete, judge_lead, report
 from sostenuto.experiments.tasks.long_data import cut, leveled, wave_stand_in
 
 NAMES = {"unicornn": "UnICORNN", "lstm": "LSTM, 128 units"}
@@ -16,8 +16,9 @@ def run(settings: Settings, bench: Workbench) -> None:
     whole = leveled(whole) if settings.level else whole
     found = compete(bench, settings, whole, NAMES)
     for prefix, name in NAMES.items():
-        bench.number(name, [100 * score for score in found[prefix].scores])
+        report(bench, name, found[prefix])
         short = name.split(",")[0]
         bench.number(f"seconds of training, {short}", [record["seconds"] for record in found[prefix].records])
     ahead = 100 * (found["unicornn"].mean - found["lstm"].mean)
-    bench.law("UnICORNN is ahead of the LSTM by ten points", ahead >= 10, f"{ahead:+.1f} points")
+    pair = [(found["unicornn"], found["lstm"])]
+    judge_lead(bench, "UnICORNN is ahead of the LSTM by ten points", pair, f"{ahead:+.1f} points", margin=0.1)

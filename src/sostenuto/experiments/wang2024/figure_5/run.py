@@ -29,8 +29,8 @@ def run(settings: Settings, bench: Workbench) -> None:
     shares = ", ".join(
         f"{100 * share:.0f} % ({name})" for share, name in zip(exponential, MODELS.values(), strict=True)
     )
-    bench.law("simple words are forgotten exponentially", min(exponential) > 0.5, shares)
-    bench.law("a strange word is forgotten more slowly", min(slower) > 0.5, " | ".join(evidence))
+    bench.law("simple words are forgotten exponentially", min(exponential) > 0.5, shares, seeds=settings.seeds)
+    bench.law("a strange word is forgotten more slowly", min(slower) > 0.5, " | ".join(evidence), seeds=settings.seeds)
     columns = ("model", "seed", "word", "tail", "rate a repetition", "repetitions until 1 %")
     bench.table("Memory of repeated words", columns, rows)
     bench.note(

@@ -1,7 +1,7 @@
 """Table 1 of wang2024: stable against direct reparametrization on MNIST."""
 
 from sostenuto.experiments import Settings, Workbench
-from sostenuto.experiments.tasks.contest import compete
+from sostenuto.experiments.tasks.contest import compete, judge_lead, report
 
 STABLE = ("softplus", "exp", "inverse")
 
@@ -14,13 +14,14 @@ def run(settings: Settings, bench: Workbench) -> None:
         found = compete(bench, settings, data, names, part=activation)
         lead = "" if activation == "relu" else "tanh, "
         for kind, trained in found.items():
-            bench.number(f"{lead}{kind}: test accuracy", [100 * score for score in trained.scores])
-            bench.number(f"{lead}{kind}: test loss", trained.losses)
+            report(bench, f"{lead}{kind}: test accuracy", trained)
+            bench.number(f"{lead}{kind}: test loss", trained.losses, recipe=trained.words)
         chosen = max(STABLE, key=lambda kind: sum(record["validation"] for record in found[kind].records))
         best, direct = found[chosen].mean, found["direct"].mean
         evidence = f"{chosen}: {100 * best:.2f} % against {100 * direct:.2f} %"
         if activation == "relu":
-            bench.law("stable reparametrization is ahead", best > direct, evidence)
+            pair = [(found[chosen], found["direct"])]
+            judge_lead(bench, "stable reparametrization is ahead", pair, evidence)
         else:
             ahead = "ahead here too" if best > direct else "not ahead"
             unsaid = "The paper does not say which its table has."

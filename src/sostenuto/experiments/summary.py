@@ -1,0 +1,140 @@
+"""All verdicts on one page, failures first, and a page per stored result; ``docs/conf.py`` and a test call this."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from sostenuto.experiments.catalog import names
+from sostenuto.experiments.expectation import ORDER
+from sostenuto.experiments.stored import read_result
+from sostenuto.report.experiment import evaluations, judged, ours, theirs
+from sostenuto.report.numbers import number
+from sostenuto.results import ExperimentNumber, ExperimentResult
+
+BEGIN, END = "<!-- verdicts: written by python -m sostenuto.experiments.summary -->", "<!-- end of verdicts -->"
+TRAINED = (
+    *("erichson2021/table-1", "erichson2021/table-2", "rusch2021/table-1", "rusch2021/table-2", "rusch2021/table-5"),
+    *("rusch2021/table-8", "rusch2021/task-fsdd", "wang2024/table-1"),
+)
+"""Items whose numbers are accuracies of trained models."""
+
+
+def stored_results(folder: Path) -> list[ExperimentResult]:
+    """Read every stored result: failures first, then by paper and item."""
+    found = [read_result(path) for path in sorted(folder.glob("*.json"))]
+    place = {name: index for index, name in enumerate(names())}
+    return sorted(found, key=lambda one: (ORDER.index(one.verdict), place[one.name], one.protocol))
+
+
+def verdicts(results: Sequence[ExperimentResult]) -> str:
+    """Write the table of all verdicts, and of all items that have none."""
+    rows = ["| item | protocol | verdict | decided by |", "|---|---|---|---|"]
+    rows += [f"| {_link(one)} | {one.protocol} | {one.verdict} | {_reason(one)} |" for one in results]
+    counts = ", ".join(f"{verdict} {total}" for verdict, total in _counts(results))
+    missing = [name for name in names() if name not in {one.name for one in results}]
+    said = f"{len(results)} stored results of {len(names())} items: {counts}. No stored result: {', '.join(missing)}."
+    return "\n".join([said, "", *rows])
+
+
+def accuracies(results: Sequence[ExperimentResult]) -> str:
+    """Write the table of trained models' accuracies: the plain comparison first, rows with views named so."""
+    rows = ["| item | row | paper | here | verdict | recipe |", "|---|---|---|---|---|---|"]
+    for result in sorted(results, key=lambda one: names().index(one.name)):
+        for one in result.numbers if result.name in TRAINED else ():
+            if one.unit == "%" and not re.search("deviation|least|largest", one.name):
+                cells = (one.name, theirs(one), ours(one), judged(one), one.recipe or "–")
+                rows.append(f"| {_link(result)} | {' | '.join(map(_plain, cells))} |")
+    return "\n".join(rows)
+
+
+def page(result: ExperimentResult) -> str:
+    """Write a result as a page: every number with its recipe, command, commit, seeds and spread."""
+    head = ["---", "orphan: true", "---", "", f"# {result.name}, {result.protocol} protocol: {result.verdict}", ""]
+    head += [f"{_plain(result.title)}. {_plain(result.what)}", ""]
+    facts = {
+        "recipe": result.recipe,
+        "command": f"`{result.command}`",
+        "commit": result.commit,
+        "code": result.code,
+        "device": result.environment.get("device", "not recorded"),
+        "date": result.date,
+        "seconds": f"{result.seconds:.0f}",
+        "evaluations on the test part": evaluations(result),
+        "data": "; ".join(f"{name}: {checksum}" for name, checksum in result.data.items()) or "generated",
+    }
+    table = ["| | |", "|---|---|", *(f"| {name} | {_plain(value)} |" for name, value in facts.items()), ""]
+    lines = [
+        "## Numbers",
+        "",
+        "| quantity | here | paper | verdict | spread | seeds | recipe |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    lines += [_row(one, result) for one in result.numbers]
+    notes = ["", "## Notes", "", *(f"- {_plain(note)}" for note in result.notes)] if result.notes else []
+    return "\n".join([*head, *table, *lines, *notes, ""])
+
+
+def stem(result: ExperimentResult) -> str:
+    """Name a result's page."""
+    return f"{result.name.replace('/', '_')}_{result.protocol}"
+
+
+def write_pages(results: Path, folder: Path) -> None:
+    """Write the page of every stored result into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for result in stored_results(results):
+        (folder / f"{stem(result)}.md").write_text(page(result), encoding="utf-8")
+
+
+def replaced(text: str, results: Sequence[ExperimentResult]) -> str:
+    """Return a page of the documentation with its table of verdicts written anew."""
+    begin, end = text.index(BEGIN) + len(BEGIN), text.index(END)
+    return f"{text[:begin]}\n\n{verdicts(results)}\n\n### Accuracies\n\n{accuracies(results)}\n\n{text[end:]}"
+
+
+def main() -> None:
+    """Write the table of verdicts into ``docs/experiments.md`` of this checkout."""
+    root = Path(__file__).parents[3]
+    path = root / "docs" / "experiments.md"
+    written = replaced(path.read_text(encoding="utf-8"), stored_results(root / "results" / "experiments"))
+    path.write_text(written, encoding="utf-8")
+
+
+def _link(result: ExperimentResult) -> str:
+    return f"[{result.name}](results/{stem(result)}.md)"
+
+
+def _counts(results: Sequence[ExperimentResult]) -> list[tuple[str, int]]:
+    found = [one.verdict for one in results]
+    return [(verdict, found.count(verdict)) for verdict in ORDER if verdict in found]
+
+
+def _reason(result: ExperimentResult) -> str:
+    """Say which numbers gave the whole its verdict, the first two of them, and what was seen."""
+    deciding = [one for one in result.numbers if one.verdict == result.verdict and one.headline]
+    told = [_told(one) for one in deciding[:2]]
+    more = f" and {len(deciding) - 2} more" if len(deciding) > 2 else ""
+    return "; ".join(told) + more if told else "–"
+
+
+def _told(one: ExperimentNumber) -> str:
+    seen = one.evidence if one.value is None else f"{ours(one)}, paper {theirs(one)}"
+    seen = seen if len(seen) <= 90 else f"{seen[:90].rsplit(' ', 1)[0]} …"
+    why = f" ({one.why})" if one.why else ""
+    return _plain(f"{one.name}{why}: {seen}")
+
+
+def _row(one: ExperimentNumber, result: ExperimentResult) -> str:
+    spread = "–" if one.spread is None else f"{number(one.spread, digits=2)} over {one.count}"
+    seeds = ", ".join(map(str, one.seeds)) or "–"
+    cells = (one.name, ours(one), theirs(one), judged(one), spread, seeds, one.recipe or result.recipe)
+    return f"| {' | '.join(map(_plain, cells))} |"
+
+
+def _plain(text: str) -> str:
+    """Keep a text from being read as Markdown's tables, links or mathematics."""
+    return re.sub(r"([|*_$<\[\]])", r"\\\1", " ".join(text.split())) if "`" not in text else text
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,195 @@
+"""Memory certificates of maps h ← F h + Q σ(W h + V u + b): independent units exactly, dense ones on two sides."""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float
+from torch import Tensor
+
+from sostenuto.nn.certificates import LevelDecay, MemoryCertificate, remembering
+from sostenuto.nn.certificates.interval import Interval
+from sostenuto.nn.certificates.system import SLOPES, SectorSystem, sector_system
+from sostenuto.nn.certificates.two_sided import Side, fastest, slow_field, slowest, unit_factors
+
+BOUNDED = {"tanh": 1.0, "hardtanh": 1.0, "logistic": 1.0}
+"""The largest |σ| of the activations that have one."""
+INDEPENDENT = "each unit's own factor |f + q·w·k| over all slopes k"
+DENSE = "[[FᵀXF − ρ²X, FᵀXQ − sWᵀΛ], [QᵀXF − sΛW, QᵀXQ + 2Λ]] ≽ 0 below, its mirror above"
+
+
+@dataclass(frozen=True, eq=False)
+class CertifiedMap:
+    """One layer: F, W and Q, V, the name of σ, and how many of the states are its output."""
+
+    linear: Float[Tensor, "S S"]
+    weight: Float[Tensor, "H S"]
+    gain: Float[Tensor, "S H"]
+    entering: Float[Tensor, "H _"]
+    activation: str
+    output_size: int
+
+
+Ends = tuple[CertifiedMap, CertifiedMap]
+"""A layer's map in the shortest and in the longest time span, the same one where there is no other."""
+
+
+def map_memory(
+    maps: list[list[Ends]], spans: tuple[float, float], drive: float | None, *, passes: bool
+) -> MemoryCertificate:
+    """Certify a stack of maps, the lowest first, each in its one or two directions.
+
+    Between the spans F and Q must move along a line (Euler's method), or every unit's factor be monotone. ``passes``
+    says whether a layer reads nothing but the output of the one below.
+    """
+    found = [[_level(short, long, spans, drive) for short, long in directions] for directions in maps]
+    levels = [_both([level for level, _ in directions]) for directions in found]
+    if not passes:
+        levels = [levels[0], *(replace(level, entering=None) for level in levels[1:])]
+    per_unit = np.concatenate([lives for _, lives in found[0]])
+    exact = len(per_unit) > 0
+    reasons = []
+    if levels[0].fastest is None:
+        reasons.append("some input may erase what is kept, as where a unit saturates or slopes make the map singular")
+    if any(level.slowest is None or level.slowest <= 0 for level in levels):
+        reasons.append("some input may hold it for ever, as where a unit saturates or is open")
+    return remembering(
+        levels,
+        per_unit,
+        norm="Euclidean" if exact else "√(ΔᵀXΔ) below, √(ΔᵀPΔ) above; distortion has the way to the Euclidean norm",
+        checked=INDEPENDENT if exact else DENSE,
+        reason="; ".join(reasons),
+        spans=spans,
+    )
+
+
+def _both(levels: list[LevelDecay]) -> LevelDecay:
+    """Take the worse of two directions; what passes through a layer that reads the future is not followed."""
+    if len(levels) == 1:
+        return levels[0]
+    fast = [level.fastest for level in levels if level.fastest is not None]
+    slow = [level.slowest for level in levels if level.slowest is not None]
+    return LevelDecay(
+        max(fast) if len(fast) == len(levels) else None,
+        min(slow) if len(slow) == len(levels) else None,
+        distortion=(
+            _largest([level.distortion[0] for level in levels]),
+            _largest([level.distortion[1] for level in levels]),
+        ),
+    )
+
+
+def _largest(costs: list[float | None]) -> float | None:
+    known = [cost for cost in costs if cost is not None]
+    return max(known) if len(known) == len(costs) else None
+
+
+def slope_range(activation: str, drive: float | None) -> tuple[float, float]:
+    """Give the least and the largest slope of secants between −A and A; everywhere without ``drive``.
+
+    >>> slope_range("hardtanh", 0.5), slope_range("relu", 1.0)
+    ((1.0, 1.0), (0.0, 1.0))
+    """
+    low, high = SLOPES[activation]
+    if drive is None or activation in ("relu", "identity"):
+        return low, high
+    if activation == "hardtanh":
+        return (1.0 if drive <= 1 else 0.0), 1.0
+    half = min(drive if activation == "tanh" else drive / 2, 300.0)
+    return high / math.cosh(half) ** 2 * (1 - 1e-14), high
+
+
+def _level(
+    short: CertifiedMap, long: CertifiedMap, spans: tuple[float, float], drive: float | None
+) -> tuple[LevelDecay, Float[np.ndarray, " unit"]]:
+    slopes = slope_range(long.activation, drive)
+    if all(_is_diagonal(part) for part in (long.linear, long.weight, long.gain)):
+        return _independent(short, long, slopes, drive)
+    system = sector_system(long.linear, long.weight, long.gain, slopes)
+    above = slowest(system)
+    if short is long:
+        below = fastest(system)
+        rate = None if below is None else below.rate
+        cost = None if below is None else below.distortion
+    else:
+        step = spans[1]
+        field = sector_system((long.linear - _eye(long.linear)) / step, long.weight, long.gain / step, slopes)
+        rate, cost = slow_field(_widened(field), step), 1.0
+        share = spans[0] / spans[1]
+        if above is not None:
+            above = Side(-math.log1p(share * math.expm1(-above.rate)) * (1 - 1e-12), above.metric, above.test)
+    return _passing(long, rate, cost, above, drive), np.zeros(0)
+
+
+def _independent(
+    short: CertifiedMap, long: CertifiedMap, slopes: tuple[float, float], drive: float | None
+) -> tuple[LevelDecay, Float[np.ndarray, " unit"]]:
+    ends = []
+    for one in (short, long):
+        linear, gain, weight = (_numbers(part.diagonal()) for part in (one.linear, one.gain, one.weight))
+        ends.append(unit_factors(linear, gain, weight, slopes))
+    factors = abs(Interval(np.minimum(ends[0].low, ends[1].low), np.maximum(ends[0].high, ends[1].high)))
+    low, high = factors.low, factors.high
+    decay = -Interval(low, high).log().low
+    fastest_rate = float(decay.max())
+    rate = -float(Interval.of(high).log().high.max())
+    side = Side(min(rate, 700.0), None, "exact") if rate > 0 else None
+    with np.errstate(divide="ignore", invalid="ignore"):
+        lives = np.where(decay > 0, math.log(2) / decay * (1 - 1e-15), np.inf)
+    level = _passing(long, fastest_rate if math.isfinite(fastest_rate) else None, 1.0, side, drive)
+    return LevelDecay(level.fastest, min(rate, 700.0), *_rest(level)), lives
+
+
+def _rest(level: LevelDecay) -> tuple[float | None, float | None, float | None, tuple[float | None, float | None]]:
+    return level.entering, level.leaving, level.reach, level.distortion
+
+
+def _passing(
+    long: CertifiedMap, rate: float | None, cost: float | None, above: Side | None, drive: float | None
+) -> LevelDecay:
+    """Add what enters and leaves in the norm above, and how far states can be from 0."""
+    if above is None:
+        return LevelDecay(rate, None, distortion=(cost, None))
+    gain, entering = _numbers(long.gain), _numbers(long.entering)
+    read = np.eye(long.output_size, len(gain))
+    slack = 1 + 1e-12
+    if above.metric is not None:
+        root = np.linalg.cholesky(above.metric).T
+        gain, read = root @ gain, np.linalg.solve(root.T, read.T).T
+        slack = 1 + 16 * len(root) * float(np.finfo(np.float64).eps) * (above.distortion or math.inf) ** 2
+    largest = max(abs(slope) for slope in SLOPES[long.activation])
+    push = largest * _norm(gain) * _norm(entering) * slack
+    value = BOUNDED.get(long.activation, drive)
+    reach = None
+    if not math.isfinite(slack):
+        return LevelDecay(rate, above.rate, distortion=(cost, None))
+    if value is not None:
+        width = gain.shape[1]
+        kick = value * min(math.sqrt(width) * _norm(gain), float(np.linalg.norm(gain, axis=0).sum()))
+        if above.metric is None:
+            kick = value * float(np.linalg.norm(gain))
+        reach = kick * slack / -math.expm1(-above.rate)
+    return LevelDecay(rate, above.rate, push, _norm(read) * slack, reach, (cost, above.distortion))
+
+
+def _widened(field: SectorSystem) -> SectorSystem:
+    """Count the rounding of (F − I)/τ."""
+    size = float(np.linalg.norm(field.linear)) + 1.0
+    rounding = field.rounding + 4 * float(np.finfo(np.float64).eps) * size
+    return SectorSystem(field.linear, field.input, field.output, field.slope, rounding)
+
+
+def _is_diagonal(matrix: Tensor) -> bool:
+    return matrix.shape[0] == matrix.shape[1] and bool((matrix == matrix.diagonal().diag()).all())
+
+
+def _eye(like: Tensor) -> Tensor:
+    return like.new_ones(len(like)).diag()
+
+
+def _numbers(values: Tensor) -> np.ndarray:
+    return values.detach().double().cpu().numpy()
+
+
+def _norm(matrix: np.ndarray) -> float:
+    return float(np.linalg.norm(matrix, 2)) if matrix.size else 0.0

@@ -1,0 +1,261 @@
+"""Residual blocks around any recurrence: what replaces `torch.nn.LSTM` in an ordinary loop and learns there."""
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from sostenuto.checks import InputError, check_choice, require, sentence
+from sostenuto.nn.antisymmetric_rnn import AntisymmetricRNN
+from sostenuto.nn.base import RecurrentLayer
+from sostenuto.nn.certificates import Certificate
+from sostenuto.nn.cornn import CoRNN
+from sostenuto.nn.damped_oscillators import DampedOscillators, check_time_scales
+from sostenuto.nn.exprnn import ExpRNN
+from sostenuto.nn.indrnn import IndRNN
+from sostenuto.nn.lipschitz_rnn import LipschitzRNN
+from sostenuto.nn.residual_rnn import ResidualRNN
+from sostenuto.nn.residual_units import ResidualGRU, ResidualLSTM
+from sostenuto.nn.sru import SRU
+from sostenuto.nn.stable_rnn import StableRNN
+from sostenuto.nn.unicornn import UnICORNN
+
+RECURRENCES: dict[str, type[RecurrentLayer]] = {
+    "damped": DampedOscillators,
+    "unicornn": UnICORNN,
+    "lipschitz": LipschitzRNN,
+    "antisymmetric": AntisymmetricRNN,
+    "cornn": CoRNN,
+    "residual": ResidualRNN,
+    "stable": StableRNN,
+    "exprnn": ExpRNN,
+    "indrnn": IndRNN,
+    "sru": SRU,
+    "residual-gru": ResidualGRU,
+    "residual-lstm": ResidualLSTM,
+}
+"""Recurrences that a block can hold, by name."""
+
+TUNED: dict[type[RecurrentLayer], dict[str, Any]] = {
+    UnICORNN: {"step_size": 2.0},
+    LipschitzRNN: {"step_size": 0.5},
+    AntisymmetricRNN: {"step_size": 0.5},
+    CoRNN: {"step_size": 0.3},
+    StableRNN: {"step_size": 0.5},
+    ResidualRNN: {"step_size": 0.3},
+    SRU: {"highway": False},
+}
+"""Options of a recurrence inside a block, unless ``init="paper"``: its steps let an input through quickly."""
+
+_NOISE_STEPS, _NOISE_ROWS = 256, 8
+_LARGEST = 1e4
+
+
+class Stack(RecurrentLayer):
+    """Residual blocks, each around a recurrence; built, called and streamed as `torch.nn.LSTM`.
+
+    A block reads x and gives
+
+        u = x, or W x + b where the widths differ,    v = norm(u),    r = recurrence(v),
+        output = u + (M w + m) ⊙ σ̂(N w + n),    w = GELU(p ⊙ r + q ⊙ v).
+
+    The recurrence is the only part that looks into the past; norm, gated linear map and residual mix its units and keep
+    gradients alive. p scales the recurrence to unit size, q lets the input through at once. Where units have time
+    scales of their own, these start evenly spaced, in their logarithm, over ``time_scales``. A recurrence that grows
+    without bound at the start is refused. Reference: Orvieto et al. 2023, Smith et al. 2023 for blocks
+    around linear recurrences; Ba et al. 2016 (layer norm), Dauphin et al. 2017 (gated linear unit).
+
+    `certificate` is that of the recurrence in a block, whatever the block reads.
+
+    Args:
+        input_size: channels of the input.
+        hidden_size: units of a block, and features of the output.
+        num_layers: blocks.
+        bias: as in torch; it acts in the recurrences and the linear maps.
+        batch_first: as in torch.
+        dropout: variational dropout between blocks.
+        bidirectional: as in torch.
+        layer: the recurrence, by name (`RECURRENCES`) or as a class of the library's contract.
+        time_scales: the shortest and the longest time scale at the start, in steps.
+        init: ``"tuned"``, or ``"paper"`` for the recurrence's own initial values and options, and p = 1.
+        layer_options: further options of the recurrence, such as ``{"step_size": 0.1}``.
+        device: as in torch.
+        dtype: as in torch.
+
+    Parameters of block ℓ: those of the recurrence under ``recurrence.`` (``recurrence_reverse.`` for the second
+    direction); ``weight_ih_l{ℓ}`` W and ``bias_ih_l{ℓ}`` b where widths differ; ``weight_norm_l{ℓ}`` and
+    ``bias_norm_l{ℓ}``; ``weight_scale_l{ℓ}`` p and ``weight_direct_l{ℓ}`` q; ``weight_gate_l{ℓ}`` M over N and
+    ``bias_gate_l{ℓ}`` m, n. With N units and damped oscillators 3N² + 11N numbers per block, and N(d + 1) more for W
+    and b.
+
+    >>> layer = Stack(2, 8, num_layers=2, batch_first=True)
+    >>> output, (y, z) = layer(torch.zeros(3, 50, 2))
+    >>> output.shape, y.shape
+    (torch.Size([3, 50, 8]), torch.Size([2, 3, 8]))
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        *,
+        layer: str | type[RecurrentLayer] = "damped",
+        time_scales: tuple[float, float] = (1.0, 1000.0),
+        init: str = "tuned",
+        layer_options: dict[str, Any] | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        check_choice("init", init, ("tuned", "paper"))
+        self.layer, self.init, self.time_scales = _recurrence(layer), init, check_time_scales(time_scales)
+        options = TUNED.get(self.layer, {}) if init == "tuned" else {}
+        if self.layer is DampedOscillators:
+            options = {"time_scales": self.time_scales}
+        self._options = {**options, **(layer_options or {})}
+        self.state_names, self.continuous = self.layer.state_names, self.layer.continuous  # pyright: ignore[reportAttributeAccessIssue]
+        super().__init__(
+            input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device=device, dtype=dtype
+        )
+
+    def build(self, layer: int, reverse: bool) -> None:
+        """Create what surrounds the recurrence of a block; the first block creates the recurrences of all."""
+        size = self.hidden_size
+        if layer == 0:
+            made = self.layer(size, size, self.num_layers, self.bias, **self._options, **self._factory)
+            self.add_module("recurrence_reverse" if reverse else "recurrence", made)
+        if self.fan_in(layer) != size:
+            self.new_parameter("weight_ih", layer, reverse, size, self.fan_in(layer))
+            if self.bias:
+                self.new_parameter("bias_ih", layer, reverse, size)
+        for name in ("weight_norm", "bias_norm", "weight_scale", "weight_direct"):
+            self.new_parameter(name, layer, reverse, size)
+        self.new_parameter("weight_gate", layer, reverse, 2 * size, size)
+        if self.bias:
+            self.new_parameter("bias_gate", layer, reverse, 2 * size)
+
+    def inner(self, reverse: bool = False) -> RecurrentLayer:
+        """Give the recurrences of all blocks of one direction, as one layer of their own class."""
+        return self.recurrence_reverse if reverse else self.recurrence  # pyright: ignore[reportReturnType]
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Draw all maps with variance 1/d, norms as the identity, q = 1, p from the response to noise of unit size."""
+        for reverse in range(self.num_directions):
+            self.inner(bool(reverse)).reset_parameters()
+        for layer, reverse in self.cells():
+            for name in ("weight_norm", "weight_scale", "weight_direct"):
+                nn.init.ones_(self.weight(name, layer, reverse))
+            nn.init.zeros_(self.weight("bias_norm", layer, reverse))
+            bound = math.sqrt(3 / self.hidden_size)
+            self.weight("weight_gate", layer, reverse).uniform_(-bound / math.sqrt(3), bound / math.sqrt(3))
+            if self.bias:
+                nn.init.zeros_(self.weight("bias_gate", layer, reverse))
+            if self.fan_in(layer) != self.hidden_size:
+                bound = math.sqrt(3 / self.fan_in(layer))
+                self.weight("weight_ih", layer, reverse).uniform_(-bound, bound)
+                if self.bias:
+                    self.weight("bias_ih", layer, reverse).uniform_(-1, 1)
+            if self.init == "tuned":
+                _space_time_scales(self.inner(reverse), layer, self.time_scales)
+            self._scale_to_unit_size(layer, reverse)
+
+    def run(
+        self,
+        layer: int,
+        reverse: bool,
+        below: list[Float[Tensor, "T B _"]],
+        state: tuple[Float[Tensor, "B H"], ...],
+        timespans: Float[Tensor, "T B"] | None,
+        lengths: Int[Tensor, " B"] | None,
+    ) -> tuple[Float[Tensor, "T B H"], tuple[Float[Tensor, "B H"], ...]]:
+        """Run one block: read, normalize, look into the past, mix, add."""
+        stream, normed = self._read(layer, reverse, below[-1])
+        past, end = self.inner(reverse).run(layer, False, [normed], state, timespans, lengths)
+        scale, direct = self.weight("weight_scale", layer, reverse), self.weight("weight_direct", layer, reverse)
+        mixed = F.gelu(scale * past + direct * normed)
+        bias = self.weight("bias_gate", layer, reverse) if self.bias else None
+        return stream + F.glu(F.linear(mixed, self.weight("weight_gate", layer, reverse), bias), -1), end
+
+    def scan(
+        self,
+        layer: int,
+        reverse: bool,
+        below: list[Float[Tensor, "T B _"]],
+        state: tuple[Float[Tensor, "B H"], ...],
+        timespans: Float[Tensor, "T B"] | None,
+    ) -> tuple[Float[Tensor, "T B H"], tuple[Float[Tensor, "B H"], ...]]:
+        """Run one block."""
+        return self.run(layer, reverse, below, state, timespans, None)
+
+    def vector_field(
+        self, h: Float[Tensor, "*batch state"], x: Float[Tensor, "*batch channel"], *, layer: int = 0
+    ) -> Float[Tensor, "*batch state"]:
+        """Give dh/dt of a block's recurrence, where ``x`` is what the block reads."""
+        return self.inner().vector_field(h, self._read(layer, False, x)[1], layer=layer)
+
+    def extra_repr(self) -> str:
+        """Show the recurrence and its time scales too."""
+        init = "" if self.init == "tuned" else f", init={self.init}"
+        return f"{super().extra_repr()}, layer={self.layer.__name__}, time_scales={self.time_scales}{init}"
+
+    def _read(self, layer: int, reverse: bool, x: Float[Tensor, "*batch _"]) -> tuple[Tensor, Tensor]:
+        """Bring the input of a block to its width, and give it as it is and normalized."""
+        if self.fan_in(layer) != self.hidden_size:
+            bias = self.weight("bias_ih", layer, reverse) if self.bias else None
+            x = F.linear(x, self.weight("weight_ih", layer, reverse), bias)
+        norm = self.weight("weight_norm", layer, reverse), self.weight("bias_norm", layer, reverse)
+        return x, F.layer_norm(x, (self.hidden_size,), *norm)
+
+    def _scale_to_unit_size(self, layer: int, reverse: bool) -> None:
+        """Set p so that noise of unit size comes out at unit size; refuse a recurrence that grows without bound."""
+        like = self.weight("weight_scale", layer, reverse)
+        if like.is_meta:
+            return
+        generator = torch.Generator().manual_seed(0)
+        noise = torch.randn(_NOISE_STEPS, _NOISE_ROWS, self.hidden_size, generator=generator).to(like)
+        start = tuple(like.new_zeros(_NOISE_ROWS, self.hidden_size) for _ in self.state_names)
+        response, _ = self.inner(reverse).run(layer, False, [noise], start, None, None)
+        largest = float(response.abs().max())
+        if not largest < _LARGEST:
+            got = f"got a response of {largest:.3g} to unit noise after {_NOISE_STEPS} steps"
+            hint = "take a smaller step_size (layer_options) or init='tuned'"
+            raise InputError(sentence(f"expected a {self.layer.__name__} that stays bounded", got, hint))
+        if self.init == "tuned":
+            like.copy_(1 / response.float().std((0, 1)).clamp(1e-4, _LARGEST))
+
+    def _certify(self, kind: str, layer: int, reverse: bool, spans: tuple[float, float]) -> Certificate:
+        """Answer for the recurrence inside a block: what surrounds it keeps no state."""
+        return self.inner(reverse)._certify(kind, layer, False, spans)
+
+
+def _recurrence(layer: Any) -> type[RecurrentLayer]:
+    if isinstance(layer, str):
+        check_choice("layer", layer, RECURRENCES)
+        return RECURRENCES[layer]
+    fits = isinstance(layer, type) and issubclass(layer, RecurrentLayer) and not issubclass(layer, Stack)
+    require(fits, f"expected layer to be one of {', '.join(RECURRENCES)} or a RecurrentLayer class", f"got {layer!r}")
+    return layer
+
+
+def _space_time_scales(inner: RecurrentLayer, layer: int, time_scales: tuple[float, float]) -> None:
+    """Space the time scales of independent units evenly in their logarithm; other recurrences stay as they are."""
+    shortest, longest = (math.log(scale) for scale in time_scales)
+    scales = torch.exp(torch.linspace(shortest, longest, inner.hidden_size))
+    kept = torch.exp(-1 / scales)
+    if isinstance(inner, UnICORNN):
+        step = 2 * math.pi / scales.clamp(min=2 * math.pi)  # at most 1 radian a step, well inside the stability limit
+        inner.weight("time_scale", layer, False).copy_(torch.logit(step / inner.step_size[layer]))
+        bound = math.sqrt(3 / inner.fan_in(layer))
+        inner.weight("weight_ih", layer, False).uniform_(-bound, bound)
+    elif isinstance(inner, SRU) and inner.bias:
+        inner.weight("bias_ih", layer, False)[: inner.hidden_size].copy_(torch.logit(kept))
+    elif isinstance(inner, IndRNN):
+        inner.weight("weight_hh", layer, False).copy_(kept)

@@ -1,0 +1,104 @@
+import pytest
+import torch
+from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
+
+from sostenuto.checks import InputError
+from sostenuto.nn import DampedOscillators, Stack
+from sostenuto.nn.stack import RECURRENCES
+from tests.laws.layer_laws import LayerLaws
+from tests.nn.plain import count
+
+F64 = torch.float64
+
+
+class TestStack(LayerLaws):
+    cls = Stack
+
+    def test_all_weights_are_torchs_lists(self):
+        """Those of a recurrence lie one level deeper."""
+        layer = self.called(num_layers=2, bidirectional=True)
+        assert len(layer.all_weights) == 4
+        assert any(weight is layer.weight_gate_l1_reverse for weight in layer.all_weights[3])
+
+
+@pytest.mark.parametrize("layer", RECURRENCES)
+def test_every_recurrence_starts_at_unit_size(layer):
+    torch.manual_seed(0)
+    stack = Stack(3, 32, num_layers=2, layer=layer)
+    output, state = stack(torch.randn(300, 4, 3))
+    assert 0.3 < output[100:].std() < 10
+    assert torch.isfinite(output).all()
+    again, _ = stack(torch.randn(5, 4, 3), state)
+    assert torch.isfinite(again).all()
+    output.square().mean().backward()
+    assert all(parameter.grad is not None for parameter in stack.recurrence.parameters() if parameter.requires_grad)
+    assert stack.recurrence.all_weights[0][0].grad.abs().max() > 1e-6
+
+
+def test_is_the_equations_of_its_docstring():
+    stack = Stack(3, 6, dtype=F64)
+    x = torch.randn(20, 2, 3, dtype=F64)
+    u = x @ stack.weight_ih_l0.T + stack.bias_ih_l0
+    v = (u - u.mean(-1, keepdim=True)) / (u.var(-1, keepdim=True, correction=0) + 1e-5).sqrt()
+    r, state = stack.recurrence(v)
+    w = torch.nn.functional.gelu(stack.weight_scale_l0 * r + stack.weight_direct_l0 * v)
+    value, gate = (w @ stack.weight_gate_l0.T + stack.bias_gate_l0).chunk(2, dim=-1)
+    output, (y, _) = stack(x)
+    torch.testing.assert_close(output, u + value * torch.sigmoid(gate))
+    torch.testing.assert_close(y, state[0])
+    assert count(Stack(6, 6)) == 3 * 36 + 11 * 6
+
+
+def test_takes_a_class_and_the_options_of_its_own():
+    stack = Stack(2, 8, layer=DampedOscillators, time_scales=(2.0, 50.0), layer_options={"backend": "reference"})
+    assert isinstance(stack.recurrence, DampedOscillators)
+    assert 1 / stack.recurrence.decay()[-1].item() == pytest.approx(50.0, rel=1e-4)
+    assert stack.recurrence.backend == "reference"
+
+
+def test_paper_keeps_the_recurrences_own_start():
+    torch.manual_seed(3)
+    stack = Stack(4, 4, layer="unicornn", init="paper")
+    torch.manual_seed(3)
+    own = type(stack.recurrence)(4, 4)
+    own.reset_parameters()
+    assert stack.recurrence.step_size == own.step_size == (0.1,)
+    assert stack.weight_scale_l0.tolist() == [1.0] * 4
+
+
+def test_timespans_reach_the_recurrence():
+    stack, x = Stack(2, 5, dtype=F64), torch.randn(9, 3, 2, dtype=F64)
+    output, _ = stack(x.repeat_interleave(2, 0), timespans=0.5)
+    torch.testing.assert_close(output[1::2], stack(x)[0])
+
+
+def test_certificate_is_the_recurrences():
+    stack = Stack(2, 8, num_layers=2)
+    found = stack.certificate("discrete", layer=1)
+    assert found.holds
+    assert found.rate == stack.recurrence.certificate("discrete", layer=1).rate
+
+
+def test_a_recurrence_that_grows_is_refused():
+    with pytest.raises(InputError, match=r"expected a LipschitzRNN that stays bounded, got a response of .* step_size"):
+        Stack(2, 16, layer="lipschitz", layer_options={"step_size": 60.0})
+
+
+def test_torchs_own_units_are_refused():
+    with pytest.raises(InputError, match="expected layer to be one of"):
+        Stack(2, 4, layer="lstm")
+    with pytest.raises(InputError, match="RecurrentLayer"):
+        Stack(2, 4, layer=Stack)
+
+
+@pytest.mark.parametrize("layer", ["sru", "unicornn", "lipschitz"])
+def test_streams_and_reads_packed_sequences(layer):
+    stack, x = Stack(3, 5, num_layers=2, layer=layer, bias=False, dtype=F64), torch.randn(6, 2, 3, dtype=F64)
+    output, _ = stack(x)
+    state, steps = None, []
+    for x_t in x:
+        step, state = stack.step(x_t, state)
+        steps.append(step)
+    torch.testing.assert_close(torch.stack(steps), output)
+    packed, _ = stack(pack_sequence([x[:, 0], x[:4, 1]]))
+    torch.testing.assert_close(pad_packed_sequence(packed)[0][:4, 1], output[:4, 1])
