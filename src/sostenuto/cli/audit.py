@@ -5,8 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
-from sostenuto.cli.errors import guarded
+from sostenuto.cli.errors import ended, guarded
 from sostenuto.cli.options import DataDirOption, JsonOption, QuietOption
+
+CONDITION_MET = 3
 
 
 @guarded
@@ -17,10 +19,17 @@ def audit(
     data: Annotated[
         str, typer.Argument(metavar="[DATA]", help="A file or a data-set name; the run's own test part if left out.")
     ] = "",
-    against: Annotated[Path | None, typer.Option(help="Another run, audited on the same data, beside it.")] = None,
+    against: Annotated[str, typer.Option(help="Another run or module, audited on the same data, beside it.")] = "",
+    weights: Annotated[Path | None, typer.Option(help="A safetensors file for a module.")] = None,
+    against_weights: Annotated[Path | None, typer.Option(help="A safetensors file for that module.")] = None,
+    untrained: Annotated[bool, typer.Option("--untrained", help="Audit a class with its random weights.")] = False,
     check: Annotated[list[str] | None, typer.Option(help="Only this check; may be given several times.")] = None,
     budget: Annotated[str, typer.Option(help="quick or full.")] = "quick",
+    max_seconds: Annotated[float | None, typer.Option(help="What the audit may take, by an estimate.")] = None,
+    thresholds: Annotated[Path | None, typer.Option(help="A TOML file of thresholds: [check] name = value.")] = None,
+    fail_if: Annotated[str, typer.Option(help='Conditions for exit code 3, as "memory<500,attack>0.2".')] = "",
     out: Annotated[Path | None, typer.Option(help="The page; RUN/audit.html if left out.")] = None,
+    card: Annotated[Path | None, typer.Option(help="Write a model card in Markdown too.")] = None,
     time_step: Annotated[float, typer.Option(help="Time between two steps.")] = 1.0,
     time_unit: Annotated[str, typer.Option(help="Its unit, in the plural.")] = "steps",
     target_unit: Annotated[str, typer.Option(help="Unit of a regression's target, for the page.")] = "",
@@ -29,29 +38,36 @@ def audit(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Audit a model and write one page: memory, stability, gradients, new data, noise, attack, weights, curvature."""
+    """Audit a model and write one page: skill, memory, stability, gradients, new data, noise, attack, weights."""
+    from sostenuto.audits.card import model_card
+    from sostenuto.audits.checks import all_thresholds, read_thresholds
+    from sostenuto.audits.conditions import failures, read_conditions
     from sostenuto.audits.page import save
-    from sostenuto.audits.runs import audit_module, audit_run
-    from sostenuto.checks import require
+    from sostenuto.audits.sources import audit_source
     from sostenuto.data.files.atomic import write_atomically
 
-    options: dict[str, Any] = {"data_dir": data_dir, "checks": check or "all", "budget": budget, "seed": seed}
+    conditions = read_conditions(fail_if) if fail_if else []
+    limits = None if thresholds is None else read_thresholds(thresholds)
+    all_thresholds(limits)
+    options: dict[str, Any] = {"checks": check or "all", "budget": budget, "seed": seed, "thresholds": limits}
     options |= {"time_step": time_step, "time_unit": time_unit, "target_unit": target_unit}
-    options["progress"] = not quiet and not as_json
-    folder = Path(model)
-    if folder.is_dir() or ":" not in model:
-        report = audit_run(folder, data, **options)
-        page = out or folder / "audit.html"
-    else:
-        require(bool(data), "expected DATA beside a module", "got none", "name a file or a data set")
-        require(against is None, "expected --against with a run", "got a module")
-        report = audit_module(model, data, **options)
-        page = out or Path("audit.html")
-    other = None if against is None else audit_run(against, data, **options)
-    save(report, page, against=other, name=str(model), other="" if against is None else str(against))
+    options |= {"max_seconds": max_seconds, "progress": not quiet and not as_json}
+    report = audit_source(model, data, data_dir, options, weights=weights, untrained=untrained)
+    page = out or (Path(model) / "audit.html" if Path(model).is_dir() else Path("audit.html"))
+    other = None
+    if against:
+        other = audit_source(
+            against, data, data_dir, options, weights=against_weights, untrained=untrained and ":" in against
+        )
+    save(report, page, against=other, name=model, other=against)
     write_atomically(page.with_suffix(".json"), report.to_json(indent=1))
+    if card is not None:
+        write_atomically(card, model_card(report))
     if as_json:
         print(report.to_json())
-        return
-    print(report.summary())
-    print(f"The page is {page}")
+    else:
+        print(report.summary())
+        print(f"The page is {page}")
+    met = failures(report, conditions)
+    if met:
+        raise ended(f"the audit fails: {'; '.join(met)}.", CONDITION_MET)

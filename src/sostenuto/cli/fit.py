@@ -95,7 +95,7 @@ def _auditor(budget: str, data_dir: str | None, *, shows: bool) -> "Callable[[Pa
     from typing import get_args
 
     from sostenuto.audits.page import audit_sections, verdict_section
-    from sostenuto.audits.runs import audit_run
+    from sostenuto.audits.sources import audit_run
     from sostenuto.checks import check_choice
     from sostenuto.choices import Budget
     from sostenuto.data.files.atomic import write_atomically
@@ -103,7 +103,7 @@ def _auditor(budget: str, data_dir: str | None, *, shows: bool) -> "Callable[[Pa
     check_choice("audit", budget, get_args(Budget))
 
     def audited(folder: Path) -> "list[Section]":
-        report = audit_run(folder, data_dir=data_dir, budget=budget, progress=shows)
+        report = audit_run(folder, "", data_dir, {"budget": budget, "progress": shows})
         write_atomically(folder / "audit.json", report.to_json(indent=1))
         return [verdict_section(report), *audit_sections(report)]
 
