@@ -26,7 +26,7 @@ def chosen(tmp_path_factory):
 
 def test_without_a_model_one_is_chosen_and_the_page_says_why(chosen):
     candidates = json.loads((chosen / "run" / "choice.json").read_text())
-    assert [one["name"] for one in candidates] == ["oscillators", "rntk", "unicornn"]
+    assert [one["name"] for one in candidates] == ["oscillators", "rntk", "stack"]
     assert candidates[0]["score"] > 0.8
     assert "not tried" in candidates[2]["note"]
     page = (chosen / "run" / "report.html").read_text()

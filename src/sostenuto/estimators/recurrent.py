@@ -47,7 +47,7 @@ class RecurrentEstimator(BaseEstimator):
     # No annotations: scikit-learn wants any value taken here without a word and judged in `fit`.
     def __init__(
         self,
-        layer="unicornn",
+        layer="stack",
         *,
         hidden_size=None,
         num_layers=None,
@@ -176,9 +176,9 @@ class RecurrentClassifier(ClassifierMixin, RecurrentEstimator):
     or ``(time,)`` arrays of any lengths.
 
     Args:
-        layer: the recurrence by name: ``"unicornn"``, ``"lipschitz"``, ``"antisymmetric"``, ``"residual"``,
-            ``"stable"``, ``"cornn"``, ``"exprnn"``, ``"indrnn"``, ``"sru"``, ``"residual-gru"``, ``"residual-lstm"``,
-            ``"lstm"``, ``"gru"``, ``"rnn"``.
+        layer: the recurrence by name: ``"stack"``, ``"damped"``, ``"unicornn"``, ``"lipschitz"``, ``"antisymmetric"``,
+            ``"residual"``, ``"stable"``, ``"cornn"``, ``"exprnn"``, ``"indrnn"``, ``"sru"``, ``"residual-gru"``,
+            ``"residual-lstm"``, ``"lstm"``, ``"gru"``, ``"rnn"``.
         hidden_size: units of a layer. Here and below, None takes the value of the layer's recipe
             (`sostenuto.training.recipes`).
         num_layers: layers stacked.
@@ -216,7 +216,7 @@ class RecurrentClassifier(ClassifierMixin, RecurrentEstimator):
 
     def __init__(
         self,
-        layer="unicornn",
+        layer="stack",
         *,
         hidden_size=None,
         num_layers=None,

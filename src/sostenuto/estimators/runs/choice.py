@@ -21,7 +21,7 @@ from sostenuto.training.config import DataConfig, RunConfig, TrainingConfig
 from sostenuto.training.run import fit_parts
 from sostenuto.training.tune import cross_validate, folded_parts
 
-NETWORK = "unicornn"
+NETWORK = "stack"
 """The layer that stands for trained networks."""
 GRAMS = 150
 """Gram matrices that the search for the kernel's σ computes, about."""
