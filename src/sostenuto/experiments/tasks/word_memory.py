@@ -15,6 +15,7 @@ from sostenuto.audits.memory.tokens import token_memory
 from sostenuto.checks import require
 from sostenuto.data.dataset import Dataset
 from sostenuto.data.encoding import Encoding
+from sostenuto.data.parts import divide
 from sostenuto.experiments.tasks.contest import candidates
 from sostenuto.experiments.tasks.device_part import DevicePart
 from sostenuto.experiments.tasks.device_training import DeviceTraining, evaluate
@@ -22,7 +23,6 @@ from sostenuto.experiments.tasks.recipe import Recipe, with_seed
 from sostenuto.experiments.workbench import Workbench
 from sostenuto.models.tokens import TokenClassifier
 from sostenuto.report.figures.plot import lines
-from sostenuto.training.data import divide
 
 ATTENTION = "attention"
 """The layer's name in a recipe."""
