@@ -65,6 +65,7 @@ def fit(
     ] = None,
     hidden_size: Annotated[int | None, typer.Option(help="Units of a layer.")] = None,
     num_layers: Annotated[int | None, typer.Option(help="Layers stacked.")] = None,
+    half_life: Annotated[float | None, typer.Option(help="Steps that the layer provably remembers.")] = None,
     readout: Annotated[str, typer.Option(help="last, mean or max of the states.")] = "",
     option: LayerOption = None,
     setting: SettingOption = None,
@@ -143,7 +144,12 @@ def fit(
             "horizon": horizon,
             **section(extra, "data"),
         },
-        "options": {"hidden_size": hidden_size, "num_layers": num_layers, **named_values(option)},
+        "options": {
+            "hidden_size": hidden_size,
+            "num_layers": num_layers,
+            "half_life": half_life,
+            **named_values(option),
+        },
         "training": {
             "epochs": epochs,
             "batch_size": batch_size,

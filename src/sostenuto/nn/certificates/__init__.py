@@ -4,7 +4,7 @@ from sostenuto.nn.certificates.certificate import Certificate, fails, over_spans
 from sostenuto.nn.certificates.maps import discrete
 from sostenuto.nn.certificates.memory import LevelDecay, MemoryCertificate, Window, not_provable, remembering
 from sostenuto.nn.certificates.norms import contraction
-from sostenuto.nn.certificates.oscillators import OscillatorGrowth, half_lives, oscillator_growth, weight_limit
+from sostenuto.nn.certificates.oscillators import OscillatorGrowth, half_lives, oscillator_growth
 from sostenuto.nn.certificates.sector import lure
 from sostenuto.nn.certificates.settling import settling
 from sostenuto.nn.certificates.system import SLOPES
@@ -29,5 +29,4 @@ __all__ = [
     "refused",
     "remembering",
     "settling",
-    "weight_limit",
 ]
