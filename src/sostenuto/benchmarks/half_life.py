@@ -1,7 +1,8 @@
 """What a promised half-life costs: accuracy of UnICORNN on digits read pixel by pixel, and then noise.
 
-The 8 × 8 digits are read as 64 numbers and followed by white noise until 500 steps; the answer is read from the last state, so the network has to carry the digit through 436 steps of noise. One recipe for all: two
-layers of 64 oscillators, Adam with a one-cycle schedule, no early stopping, the last weights on held-out digits.
+The 8 × 8 digits are read as 64 numbers and followed by white noise until 500 steps; the answer is read from the last
+state, so the network has to carry the digit through 436 steps of noise. One recipe for all: two layers of 64
+oscillators, Adam with a one-cycle schedule, no early stopping, the last weights on the test part.
 """
 
 from typing import Any
