@@ -1,5 +1,5 @@
 # Everything runs in .venv, made here from nothing but Python 3.11-3.13 and make.
-#   make demo   fit and audit the embedded digits, write a report        make test   run every test
+#   make demo   fit, compare and audit on the embedded digits, write pages     make test   run every test
 # Another interpreter: make demo PYTHON=python3.12
 
 PYTHON ?= python3
@@ -12,7 +12,7 @@ DEMO := runs/demo
 .PHONY: help demo test coverage lint format docs verdicts bench clean
 
 help:
-	@echo "make demo    fit the embedded sequential digits and write $(DEMO)/report.html"
+	@echo "make demo    compare models on digits to be remembered, audit one, write $(DEMO)/report.html"
 	@echo "make test    run every test"
 	@echo "make coverage  run every test and list what they miss"
 	@echo "make lint    ruff, pyright and the import contract"
@@ -41,8 +41,9 @@ $(VENV)/stamp-test $(VENV)/stamp-lint $(VENV)/stamp-docs: $(VENV)/stamp-%: $(VEN
 	@touch $@
 
 demo: $(VENV)/stamp-base
-	$(VENV)/bin/sostenuto fit --out $(DEMO) --overwrite --audit quick
-	@echo "The report is $(CURDIR)/$(DEMO)/report.html"
+	$(VENV)/bin/sostenuto fit digits/noise-padded --out $(DEMO) --overwrite --budget 30s --compare unicornn --compare lstm
+	$(VENV)/bin/sostenuto fit --out $(DEMO)/audited --overwrite --epochs 10 --audit quick
+	@echo "The report is $(CURDIR)/$(DEMO)/report.html, an audited run's $(CURDIR)/$(DEMO)/audited/report.html"
 
 # Two workers with one thread each: on two cores they would otherwise fight over them. A file's tests go to one worker,
 # so that a kernel is compiled, and a model trained for a file, by one of them alone.

@@ -27,6 +27,6 @@ def list(data_dir: PathLike | None = None) -> list[Entry]:  # noqa: A001 - the p
     """List the data sets: name, what it holds, where it comes from, and what is here without a download.
 
     >>> [entry.name for entry in list()][:4]
-    ['digits', 'digits/permuted', 'mnist', 'mnist/permuted']
+    ['digits', 'digits/permuted', 'digits/noise-padded', 'mnist']
     """
     return registry.entries(data_dir)

@@ -96,3 +96,20 @@ def test_a_budget_is_a_time_and_names_are_the_same_everywhere(tmp_path):
     assert "expected a time such as 60s, 5m or 1h, got 'soon'" in words
     assert not (tmp_path / "run").exists()
     assert set(MODELS) == set(ESTIMATORS)
+
+
+def test_other_networks_are_trained_beside_it_within_the_time(tmp_path):
+    write_waves(tmp_path / "train.npz")
+    options = ("--out", tmp_path / "run", "--budget", "1s", "--compare", "lstm", "--json")
+    result = call("fit", tmp_path / "train.npz", *options)
+    assert result.exit_code == 0, result.stderr
+    compared = json.loads(result.stdout)["compared"]
+    stored = json.loads((tmp_path / "run" / "lstm" / "result.json").read_text())
+    assert compared == [{"name": "lstm", "score": stored["score"]}]
+    assert 1 <= len(stored["curve"]["epochs"]) < 400  # the recipe's would take longer than a second
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "How do others do on it?" in page
+    assert "lstm" in page
+    refused = call("fit", tmp_path / "train.npz", "--out", tmp_path / "other", "--compare", "forest")
+    assert refused.exit_code == 2
+    assert "expected compare to be one of" in refused.stderr

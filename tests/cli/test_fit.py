@@ -177,7 +177,7 @@ def test_probes_are_logged(waves, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "fragment"),
     [
-        (("--model", "transformer"), "expected model to be one of 'auto', 'oscillators', 'rntk', 'unicornn'"),
+        (("--model", "transformer"), "expected model to be one of 'auto', 'oscillators', 'rntk', "),
         (("-o", "colour=red"), "expected options of the layer 'unicornn', got"),
         (("-o", "hidden_size=0"), "hidden_size"),
         (("-o", "hidden_size"), "expected NAME=VALUE, got 'hidden_size'"),

@@ -35,7 +35,7 @@ def test_archives_have_the_published_number_of_sets():
 def test_without_data_only_embedded_and_generated_sets_are_available(data_folder):
     entries = so.datasets.list(data_folder)
     here = {entry.name for entry in entries if entry.available and not entry.name.startswith("task/")}
-    assert here == {"digits", "digits/permuted"}
+    assert here == {"digits", "digits/permuted", "digits/noise-padded"}
     assert not (data_folder.parent / "cache").exists()
 
 

@@ -146,7 +146,7 @@ def test_certificates():
 
 
 def test_the_discrete_test_sees_what_the_continuous_one_cannot():
-    """Errata 001.4: A = −.1 I + 10·skew contracts in continuous time; Euler steps of .03 do not."""
+    """Errata erichson2021.4: A = −.1 I + 10·skew contracts in continuous time; Euler steps of .03 do not."""
     skew = torch.tensor([[0.0, 10.0], [-10.0, 0.0]])
     layer = LipschitzRNN(1, 2, step_size=0.03, beta=1.0, gamma=(0.1, 0.0))
     with torch.no_grad():

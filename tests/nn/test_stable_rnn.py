@@ -26,7 +26,7 @@ class TestDissipativeStableRNN(LayerLaws):
 
 
 def written(layer):
-    """W by errata 003.4 with eigenvectors, as it is written there."""
+    """W by errata wang2024.4 with eigenvectors, as it is written there."""
     free = layer.free_weight("weight_hh", 0, False)
     functions = {
         "softplus": lambda v: torch.log1p(torch.exp(v)),

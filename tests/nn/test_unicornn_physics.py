@@ -1,4 +1,4 @@
-"""What paper 002 says of UnICORNN as a mechanical system, where it is true: inverse, energy, volume, gradients."""
+"""What rusch2021 says of UnICORNN as a mechanical system, where it is true: inverse, energy, volume, gradients."""
 
 import pytest
 import torch

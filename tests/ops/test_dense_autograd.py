@@ -44,9 +44,9 @@ def test_operators_are_well_formed():
         tensors = [tensor.requires_grad_() for tensor in dense(full=full)]
         torch.library.opcheck(dense_scan_op, (*tensors, None, "tanh", "exact", True))
         plain = [tensor.detach() for tensor in tensors]
-        states, last, risen = dense_scan_op(*plain, None, "tanh", "exact", True)
+        states, last, activated = dense_scan_op(*plain, None, "tanh", "exact", True)
         for weights in ([False] * 3, [True] * 3, [True, False, False]):
-            arguments = (*plain[1:], "tanh", "exact", states, risen, states, last, weights)
+            arguments = (*plain[1:], "tanh", "exact", states, activated, states, last, weights)
             torch.library.opcheck(dense_scan_backward_op, arguments, test_utils=("test_schema", "test_faketensor"))
     z, start, *vectors = diagonal()
     stacked = torch.stack([*vectors, torch.zeros_like(vectors[0])]).requires_grad_()
@@ -59,8 +59,8 @@ def test_operators_are_well_formed():
 def test_gradients_share_no_memory(units, dtype):
     """Where no row is padded, gradients cut from one array would: an operator's results may not."""
     plain = dense(steps=2, units=units, dtype=dtype)
-    states, last, risen = dense_scan_op(*plain, None, "tanh", "exact", True)
-    arguments = (*plain[1:], "tanh", "exact", states, risen, states, last, [True] * 3)
+    states, last, activated = dense_scan_op(*plain, None, "tanh", "exact", True)
+    arguments = (*plain[1:], "tanh", "exact", states, activated, states, last, [True] * 3)
     torch.library.opcheck(dense_scan_backward_op, arguments, test_utils="test_schema")
     z, *rest = (tensor.requires_grad_() for tensor in plain)
     mapped = [torch.stack([tensor, tensor]) for tensor in rest]

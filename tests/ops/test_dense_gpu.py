@@ -33,12 +33,12 @@ def check(T, B, H, full_linear, full_gain, activation="tanh", dtype=torch.float3
     singles = [v.float().requires_grad_() for v in (z, start, weight, linear, gain)]
     rough = dense_scan_reference(*singles, activation=activation, threshold=bend)
     rough = [*rough, *torch.autograd.grad(rough, singles, (whole.float(), d_last))]
-    states, last, risen = gpu.forward(z, start, weight, linear, gain, bend, activation, "exact", True)
+    states, last, activated = gpu.forward(z, start, weight, linear, gain, bend, activation, "exact", True)
     again, _, none = gpu.forward(z, start, weight, linear, gain, bend, activation, "exact", False)
     close(again, states, 0.0 if GPU == "cpu" else 1e-6)  # two programs, and a compiler that may round them apart
     assert none.numel() == 0
     matrices = start, weight, linear, gain
-    gradients = gpu.backward(*matrices, activation, "exact", states, risen, d_states, d_last, [weights] * 3)
+    gradients = gpu.backward(*matrices, activation, "exact", states, activated, d_states, d_last, [weights] * 3)
     got = [states, last, *gradients] if weights else [states, last, *gradients[:2]]
     least = 1e-5 if dtype == torch.float32 else 2e-2
     for index, (one, single, other) in enumerate(zip(got, rough, truth, strict=weights)):

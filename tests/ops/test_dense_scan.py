@@ -131,20 +131,20 @@ def test_a_nonlinearity_keeps_nan():
             assert states[0, 0].isnan().tolist() == [True, False]
 
 
-def readme_adjoint(tensors, states, risen, arriving):
+def readme_adjoint(tensors, states, activated, arriving):
     """The adjoint of the README, line by line, with full matrices and tanh."""
     start, W, P, Q = (tensors[name].detach() for name in ("start", "weight", "linear", "gain"))
-    at_states, bar = arriving
+    at_states, cotangent = arriving
     bar_z, bar_W, bar_P, bar_Q = [], torch.zeros_like(W), torch.zeros_like(P), torch.zeros_like(Q)
     for n in reversed(range(len(states))):
         before = states[n - 1] if n else start
-        bar = bar + at_states[n]
-        bar_u = bar @ Q
-        z = bar_u * (1 - risen[n] ** 2)
-        bar_W, bar_P, bar_Q = bar_W + z.T @ before, bar_P + bar.T @ before, bar_Q + bar.T @ risen[n]
+        cotangent = cotangent + at_states[n]
+        bar_u = cotangent @ Q
+        z = bar_u * (1 - activated[n] ** 2)
+        bar_W, bar_P, bar_Q = bar_W + z.T @ before, bar_P + cotangent.T @ before, bar_Q + cotangent.T @ activated[n]
         bar_z.append(z)
-        bar = bar @ P + z @ W
-    return {"inputs": torch.stack(bar_z[::-1]), "start": bar, "weight": bar_W, "linear": bar_P, "gain": bar_Q}
+        cotangent = cotangent @ P + z @ W
+    return {"inputs": torch.stack(bar_z[::-1]), "start": cotangent, "weight": bar_W, "linear": bar_P, "gain": bar_Q}
 
 
 @pytest.mark.parametrize("T", [1, 2, 257])
@@ -156,8 +156,8 @@ def test_the_readme_derives_the_adjoint_rightly(T):
     torch.autograd.backward(results, weights)
     states = results[0].detach()
     before = torch.cat([leaves["start"].detach()[None], states[:-1]])
-    risen = torch.tanh(before @ leaves["weight"].detach().T + leaves["inputs"].detach())
-    for name, gradient in readme_adjoint(leaves, states, risen, weights).items():
+    activated = torch.tanh(before @ leaves["weight"].detach().T + leaves["inputs"].detach())
+    for name, gradient in readme_adjoint(leaves, states, activated, weights).items():
         close(leaves[name].grad, gradient, LOOP)
 
 

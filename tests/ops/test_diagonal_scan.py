@@ -39,8 +39,8 @@ class DiagonalLaws(RecurrenceLaws):
         h, states = arrays["start"].copy(), np.empty_like(arrays["inputs"])
         threshold = torch.from_numpy(arrays["threshold"]) if "threshold" in arrays else None
         for n, z in enumerate(arrays["inputs"]):
-            risen = activate(torch.from_numpy(arrays["weight"] * h + z), self.activation, threshold).numpy()
-            h = states[n] = arrays["linear"] * h + arrays["gain"] * risen
+            activated = activate(torch.from_numpy(arrays["weight"] * h + z), self.activation, threshold).numpy()
+            h = states[n] = arrays["linear"] * h + arrays["gain"] * activated
         return states, h
 
 

@@ -38,13 +38,13 @@ def test_operator_is_well_formed():
     for timespans in (None, spans):
         torch.library.opcheck(oscillator_scan_op, (x, weight, step, 1.3, y, z, timespans))
     plain = [tensor.detach() for tensor in (x, weight, step, y, z)]
-    outputs, last, marks = oscillator_scan_op(*plain[:3], 1.3, *plain[3:], None)
-    arguments = (*plain[:3], 1.3, plain[3], outputs, last, None, outputs, last, marks)
+    outputs, last, checkpoints = oscillator_scan_op(*plain[:3], 1.3, *plain[3:], None)
+    arguments = (*plain[:3], 1.3, plain[3], outputs, last, None, outputs, last, checkpoints)
     torch.library.opcheck(oscillator_scan_backward_op, arguments, test_utils=("test_schema", "test_faketensor"))
 
 
-@pytest.mark.parametrize(("device", "batch", "marks"), [("cuda", 512, 3), ("cuda", 4, 0), ("cpu", 512, 0)])
-def test_only_wide_scans_on_a_gpu_are_marked(device, batch, marks):
+@pytest.mark.parametrize(("device", "batch", "checkpoints"), [("cuda", 512, 3), ("cuda", 4, 0), ("cpu", 512, 0)])
+def test_only_wide_scans_on_a_gpu_are_marked(device, batch, checkpoints):
     """Traced, so that no GPU is needed."""
     with FakeTensorMode():
         x, state = torch.empty(17, batch, 256, device=device), torch.empty(batch, 256, device=device)
@@ -52,7 +52,7 @@ def test_only_wide_scans_on_a_gpu_are_marked(device, batch, marks):
         outputs, last, found = oscillator_scan_op(x, vector, vector, 1.3, state, state, None)
     assert outputs.shape == x.shape
     assert last.shape == state.shape
-    assert found.shape == (marks, batch, 256)
+    assert found.shape == (checkpoints, batch, 256)
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
@@ -203,7 +203,7 @@ def test_a_forked_child_can_run_it():
     try:
         done: list[int] = []
         run_blocks(lambda start, _: done.append(start), 4, 2)
-        child = os.fork()
+        child = os.parallel_for()
         if child == 0:
             mine: list[int] = []
             run_blocks(lambda start, _: mine.append(start), 4, 2)

@@ -23,7 +23,7 @@ from sostenuto.ops.oscillator import gpu
 
 def check(T, B, H, spans, marked=False, dtype=torch.float32):
     torch.manual_seed(T)
-    marks = torch.full((-(-T // EVERY), B, H), torch.nan, device=GPU) if marked else None
+    checkpoints = torch.full((-(-T // EVERY), B, H), torch.nan, device=GPU) if marked else None
     x = torch.randn(T, B, H).to(GPU, dtype).float()
     weight, step = (2 * torch.rand(H) - 0.5).to(GPU), (0.05 + 0.2 * torch.rand(H)).to(GPU)
     y, z = 0.5 * torch.randn(B, H).to(GPU), 0.5 * torch.randn(B, H).to(GPU)
@@ -33,11 +33,13 @@ def check(T, B, H, spans, marked=False, dtype=torch.float32):
     outputs, _, last = oscillator_scan_reference(*leaves[:3], 1.3, *leaves[3:], timespans=double)
     d_outputs, d_last = torch.randn(T, B, H).to(GPU), torch.randn(B, H).to(GPU)
     truth = [outputs, last, *torch.autograd.grad((outputs, last), leaves, (d_outputs.double(), d_last.double()))]
-    got, got_last = gpu.forward(x.to(dtype), weight, step, 1.3, y, z, timespans, marks)
+    got, got_last = gpu.forward(x.to(dtype), weight, step, 1.3, y, z, timespans, checkpoints)
     if marked:
-        assert marks.isfinite().all()
-        assert torch.equal(marks[0], z)
-    gradients = gpu.backward(x.to(dtype), weight, step, 1.3, y, got, got_last, timespans, d_outputs, d_last, marks)
+        assert checkpoints.isfinite().all()
+        assert torch.equal(checkpoints[0], z)
+    gradients = gpu.backward(
+        x.to(dtype), weight, step, 1.3, y, got, got_last, timespans, d_outputs, d_last, checkpoints
+    )
     assert gradients[0].dtype == dtype
     for index, (one, other) in enumerate(zip([got, got_last, *gradients], truth, strict=True)):
         error = ((one.double() - other).abs().max() / other.abs().max()).item()
@@ -104,7 +106,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from sostenuto.ops.oscillator import gpu
 
-names = ("x", "weight", "step", "alpha", "y0", "z0", "spans", "outputs", "last", "marks", "T", "B", "H")
+names = ("x", "weight", "step", "alpha", "y0", "z0", "spans", "outputs", "last", "checkpoints", "T", "B", "H")
 signature = {name: {"alpha": "fp32", "T": "i32", "B": "i32", "H": "i32"}.get(name, "*fp32") for name in names}
 constants = {"HAS_SPANS": False, "N": 4096, "EVERY": 0, "BLOCK": 32, "U": 4, "AHEAD": 0}
 signature.update({name: "constexpr" for name in constants})

@@ -55,7 +55,7 @@ def test_a_lost_past_is_run_again():
     ours = gradients(found, x, cells, y, z)
     assert drift.restarted == drift.chunks == 2
     assert max(drift.worst) > drift.tolerance
-    # run forwards again it starts from the bits of the way forward, and only sums are taken in another order
+    # run forwards again it starts from the bits of the forward pass, and only sums are taken in another order
     *stored, _ = oscillator_stack(x, cells, 0.5, y, z, chunk=400)
     for one, other in zip(ours, gradients(stored, x, cells, y, z), strict=True):
         assert (one - other).abs().max() <= 1e-4 * other.abs().max()

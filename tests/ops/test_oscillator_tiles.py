@@ -127,7 +127,7 @@ def test_keeps_nothing_where_no_gradient_is_wanted():
 
 
 def test_the_way_back_can_be_gone_twice_but_not_after_a_weight_has_changed():
-    """What was laid out on the way forward serves the way back: it must be that of the weights as they are."""
+    """What was laid out on the forward pass serves the backward pass: it must be that of the weights as they are."""
     x, cells, y, z, _ = case(9, 2, 2, 3, 2)
     leaves = leaves_of(x, cells, y, z)
     loss = oscillator_tiles(x, cells, 0.7, y, z)[0].square().sum()

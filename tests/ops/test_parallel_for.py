@@ -1,10 +1,10 @@
-"""Blocks that compiled code hands out: each runs once, and an error in one is not lost."""
+"""Blocks that compiled code gives out: each runs once, and an error in one is not lost."""
 
 import numpy as np
 import pytest
 from numba import njit
 
-from sostenuto.ops._cpu.parallel_for import fork
+from sostenuto.ops._cpu.parallel_for import parallel_for
 from sostenuto.ops._cpu.threads import run_kernel
 
 
@@ -18,7 +18,7 @@ def count_up(seen, bad, start, stop):
 
 @njit(nogil=True)
 def count_up_blocks(entry, number, count, block, seen, bad):
-    fork(count_up, entry, number, count, block, (seen, bad))
+    parallel_for(count_up, entry, number, count, block, (seen, bad))
 
 
 @pytest.mark.usefixtures("two_threads")

@@ -83,7 +83,7 @@ def test_what_waits_is_bounded(monkeypatch):
     larger = make((1 << 21,))
     del larger
     assert workspace._kept() <= 3 * (1 << 22)
-    assert workspace._waiting[1 << 23]
+    assert workspace._free[1 << 23]
 
 
 def test_zero_keeps_nothing(monkeypatch):

@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float64
+from scipy.stats import rankdata, studentized_range
 from tqdm import tqdm
 
 from sostenuto import datasets
@@ -72,7 +74,11 @@ def run(
 
 
 def summary(found: dict[str, Any]) -> dict[str, Any]:
-    """Average accuracies and times over all sets, those settings were chosen on, and the others; count wins."""
+    """Average accuracies and times over all sets, those settings were chosen on, and the others; count wins.
+
+    Mean ranks over all sets (1 is best, equals share) differ if they are further apart than the critical difference of
+    Nemenyi's test at 5 % (Demšar 2006, eq. 7 and Table 5).
+    """
     groups = {
         "all": list(found),
         "chosen_on": [name for name in found if name in CHOSEN_ON],
@@ -95,7 +101,20 @@ def summary(found: dict[str, Any]) -> dict[str, Any]:
         lead = np.array([found[name][ours]["accuracy"] - found[name][method]["accuracy"] for name in found])
         counts = {"ahead": lead > 0, "equal": lead == 0, "behind": lead < 0}
         ahead[method] = {word: int(sets.sum()) for word, sets in counts.items()}
-    return {"mean": means, "against": ahead}
+    scores = np.array([[row[method]["accuracy"] for method in methods] for row in found.values()])
+    return {"mean": means, "against": ahead} | mean_ranks(methods, scores)
+
+
+def mean_ranks(methods: list[str], scores: Float64[np.ndarray, "set method"]) -> dict[str, Any]:
+    """Give every method's mean rank, and how far apart two must be to differ.
+
+    >>> mean_ranks(["a", "b"], np.array([[0.9, 0.8], [0.7, 0.7]]))["mean_rank"]
+    {'a': 1.25, 'b': 1.75}
+    """
+    sets, count = scores.shape
+    ranks = dict(zip(methods, rankdata(-scores, axis=1).mean(0).tolist(), strict=True))
+    quantile = studentized_range.ppf(0.95, count, np.inf) / np.sqrt(2) if count > 1 else 0.0
+    return {"mean_rank": ranks, "critical_difference": float(quantile * np.sqrt(count * (count + 1) / (6 * sets)))}
 
 
 class _Peers:

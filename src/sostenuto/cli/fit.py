@@ -92,6 +92,10 @@ def fit(
         list[str] | None, typer.Option(help="weight_norms or recurrent_spectra, logged each epoch.")
     ] = None,
     audit: Annotated[str, typer.Option(help="quick or full: audit the model too, on the same page.")] = "",
+    compare: Annotated[
+        list[str] | None,
+        typer.Option(help="A layer to train beside it, within --budget, for a table on the page. Repeatable."),
+    ] = None,
     data_dir: DataDirOption = None,
     device: DeviceOption = "auto",
     seed: Annotated[int | None, typer.Option(help="Seed of weights, shuffling, dropout and splits.")] = None,
@@ -103,6 +107,7 @@ def fit(
     With no DATA the embedded sequential digits are used: real data, no download.
     """
     from sostenuto.checks import check_choice, require, shown
+    from sostenuto.cli.compare import check_compared, train_compared
     from sostenuto.estimators.choice import choose_model
     from sostenuto.training.config import RunConfig
     from sostenuto.training.data import open_dataset
@@ -115,6 +120,7 @@ def fit(
         check_choice("probe", name, PROBES)
     if audit:
         check_choice("audit", audit, ("quick", "full"))
+    check_compared(compare or [])
     limit = seconds(budget)
     extra = named_values(setting)
     require(
@@ -203,6 +209,12 @@ def fit(
             return
         sections = _audited(folder, data_dir, audit, progress=shows) if audit else []
         fitted = _Fitted(result, folder, sections)
+    if compare:
+        from sostenuto.report.contents.compare import comparison_section
+
+        others = train_compared(compare, dataset, settings, fitted.folder, limit, device=device, progress=shows)
+        beside = comparison_section(fitted.result, others)
+        fitted = fitted._replace(sections=[beside, *fitted.sections], others=tuple(others))
     _show(fitted, choice, limit, as_json=as_json)
 
 
@@ -217,6 +229,7 @@ class _Fitted(NamedTuple):
     result: "FitResult"
     folder: Path
     sections: "list[Section]"
+    others: "tuple[FitResult, ...]" = ()
 
 
 def _show(fitted: _Fitted, choice: "Choice | None", limit: float, *, as_json: bool) -> None:
@@ -225,7 +238,7 @@ def _show(fitted: _Fitted, choice: "Choice | None", limit: float, *, as_json: bo
     from sostenuto.report.contents.choice import choice_section
     from sostenuto.report.page import save
 
-    result, folder, sections = fitted
+    result, folder, sections, _ = fitted
     if choice is not None:
         is_accuracy = result.classification is not None
         chosen = choice_section(choice.candidates, choice.name, is_accuracy=is_accuracy, budget=limit)
@@ -233,7 +246,7 @@ def _show(fitted: _Fitted, choice: "Choice | None", limit: float, *, as_json: bo
         listed = [candidate.to_dict() for candidate in choice.candidates]
         write_atomically(folder / "choice.json", json.dumps(listed, indent=1))
     report = save(result, folder / "report.html", sections=sections)
-    print(json.dumps(_summary(result, report), allow_nan=False) if as_json else _table(result, report))
+    print(json.dumps(_summary(fitted, report), allow_nan=False) if as_json else _table(fitted, report))
     if result.diverged:
         raise ended(f"training diverged, and the weights from before it were kept: {result.diverged}", DIVERGED)
 
@@ -241,7 +254,7 @@ def _show(fitted: _Fitted, choice: "Choice | None", limit: float, *, as_json: bo
 def _audited(folder: Path, data_dir: str | None, budget: str, *, progress: bool) -> "list[Section]":
     """Audit the run on its test part; its numbers go beside the page, its verdicts and figures onto it."""
     from sostenuto.audits.page import audit_sections, verdict_section
-    from sostenuto.cli.audit import audit_run
+    from sostenuto.audits.sources import audit_run
     from sostenuto.data.files.atomic import write_atomically
 
     found = audit_run(folder, "", data_dir, {"budget": budget, "progress": progress})
@@ -302,9 +315,11 @@ def _fit_estimator(dataset: "Dataset", settings: "RunConfig", folder: Path, *, r
     return _Fitted(result, folder, [oscillator_section(summary)])
 
 
-def _summary(result: "FitResult", report: Path) -> dict[str, Any]:
+def _summary(fitted: _Fitted, report: Path) -> dict[str, Any]:
+    result = fitted.result
     plain = result.to_dict()
     baselines = [{"name": b["name"], "score": b["score"]} for b in plain["baselines"]]
+    compared = [{"name": one.model, "score": one.score} for one in fitted.others]
     kept = ("model", "num_parameters", "metric", "score", "evaluated_on", "seconds")
     return {"run": str(report.parent), **{name: plain[name] for name in kept}} | {
         "data": result.data.name,
@@ -313,18 +328,20 @@ def _summary(result: "FitResult", report: Path) -> dict[str, Any]:
         "balanced_accuracy": result.classification.balanced_accuracy if result.classification else None,
         "diverged": result.diverged,
         "baselines": baselines,
+        "compared": compared,
         "report": str(report),
     }
 
 
-def _table(result: "FitResult", report: Path) -> str:
-    data = result.data
+def _table(fitted: _Fitted, report: Path) -> str:
+    result, data = fitted.result, fitted.result.data
     rows: list[tuple[str, object]] = [
         ("data", f"{data.name}: {data.num_train} + {data.num_validation} + {data.num_test} sequences"),
         ("model", f"{result.model}, {result.num_parameters:,} parameters"),
         (f"{result.evaluated_on} {result.metric}", f"{result.score:.4f}"),
         *_class_rows(result),
         *((f"  {baseline.name}", f"{baseline.score:.4f}") for baseline in result.baselines),
+        *((f"  {one.model}", f"{one.score:.4f}") for one in fitted.others),
         ("training", f"{_epochs(result)}{result.seconds:.1f} s"),
         ("report", report),
     ]

@@ -14,6 +14,7 @@ from urllib.request import Request, urlopen
 
 from sostenuto.checks import FileFormatError, SostenutoError, require, shown
 from sostenuto.data.files.atomic import atomic
+from sostenuto.data.files.text import most_unpacked, too_large
 from sostenuto.types import PathLike
 from sostenuto.version import __version__
 
@@ -175,6 +176,8 @@ def _zip_members(archive: Path, wanted: Callable[[PurePosixPath], bool]) -> Iter
         for info in opened.infolist():
             name = _inside(archive, info.filename)
             if not info.is_dir() and wanted(name):
+                if info.file_size > most_unpacked():
+                    raise too_large(archive)
                 yield name, opened.read(info)
 
 
@@ -183,6 +186,8 @@ def _tar_members(archive: Path, wanted: Callable[[PurePosixPath], bool]) -> Iter
         for info in opened:
             name = _inside(archive, info.name)
             if info.isfile() and wanted(name) and (file := opened.extractfile(info)) is not None:
+                if info.size > most_unpacked():
+                    raise too_large(archive)
                 yield name, file.read()
 
 

@@ -17,7 +17,7 @@ class AntisymmetricRNN(DenseLayer):
     Vector field, with W = M − Mᵀ − γI: dh/dt = tanh(W h + V u + b); with ``gated``,
     dh/dt = σ̂(W h + V_g u + b_g) ⊙ tanh(W h + V u + b).
 
-    Discrete map, Euler: h ← h + ε tanh(W h + V u_t + b). Reference: Chang et al. 2019, eqs. (10) to (12); paper 001
+    Discrete map, Euler: h ← h + ε tanh(W h + V u_t + b). Reference: Chang et al. 2019, eqs. (10) to (12); erichson2021
     compares with it.
 
     `certificate`: no unit without a linear part contracts under every input; ``settling`` tests that states come to

@@ -122,7 +122,7 @@ class DenseLayer(FusedLayer):
     def _certify(self, kind: str, layer: int, reverse: bool, spans: tuple[float, float]) -> Certificate:
         """Test one layer by `nn.certificates`.
 
-        Reference: paper 001, proposition 1, as corrected in ``docs/errata.md`` (001.1, 001.4).
+        Reference: erichson2021, proposition 1, as corrected in ``docs/errata.md`` (erichson2021.1, erichson2021.4).
         """
         form = self.sector(layer, reverse=reverse)
         if isinstance(form, str):

@@ -51,7 +51,7 @@ def rk4(field: Field, h: State, span: Span) -> State:
 def imex(linear: Float[Tensor, "state state"], rest: State, h: State, span: Span, implicitness: float) -> State:
     """Step with the linear part A partly taken at the end: (I − ρτA) h⁺ = h + (1−ρ)τ A h + τ r; order 1.
 
-    ``rest`` is r, the nonlinear part at the start, and ``implicitness`` ρ (paper 001, eq. (14)). Steps of unequal
+    ``rest`` is r, the nonlinear part at the start, and ``implicitness`` ρ (erichson2021, eq. (14)). Steps of unequal
     duration have a matrix each. A duration of 0 leaves the state as it is.
 
     >>> imex(-torch.eye(1), torch.zeros(1, 1), torch.ones(1, 1), 1.0, 1.0).item()

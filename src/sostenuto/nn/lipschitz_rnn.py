@@ -1,4 +1,4 @@
-"""The Lipschitz RNN: a linear part plus a Lipschitz nonlinearity (paper 001)."""
+"""The Lipschitz RNN: a linear part plus a Lipschitz nonlinearity (erichson2021)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -29,10 +29,10 @@ class LipschitzRNN(DenseLayer):
     Discrete maps of a step ε: Euler h ← (I + εαA) h + ε tanh(W h + U u_t + b); IMEX, with the linear part taken at the
     end by the share ρ, h ← (I − ρεαA)⁻¹[(I + (1−ρ)εαA) h + ε tanh(W h + U u_t + b)], one factorization a call;
     midpoint and RK4 with the input held through the step. ``gated`` multiplies the field by a gate
-    σ̂(W h + U_g u + b_g). Reference: paper 001, eqs. (1), (9), (14), (15) and, for α, (16).
+    σ̂(W h + U_g u + b_g). Reference: erichson2021, eqs. (1), (9), (14), (15) and, for α, (16).
 
     `certificate`: contraction where αμ₂(A) + ‖W‖₂ < 0, the Lur'e inequality, and the discrete test of the map run.
-    Negative eigenvalues of A alone prove nothing (``docs/errata.md``, 001.1).
+    Negative eigenvalues of A alone prove nothing (``docs/errata.md``, erichson2021.1).
 
     Args:
         input_size: channels of the input.

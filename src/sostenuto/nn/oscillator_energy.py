@@ -1,4 +1,4 @@
-"""The energy of driven oscillators (paper 002, eq. (4)), finite for every weight."""
+"""The energy of driven oscillators (rusch2021, eq. (4)), finite for every weight."""
 
 import torch
 import torch.nn.functional as F

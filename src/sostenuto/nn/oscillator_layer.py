@@ -44,7 +44,7 @@ class OscillatorLayer(RecurrentLayer):
         *,
         layer: int = 0,
     ) -> Float[Tensor, "*batch"]:
-        """Give a layer's energy at a state, (y, z) or both side by side, while it reads ``input`` (paper 002, eq. (4)).
+        """Give a layer's energy at a state, (y, z) or both side by side, while it reads ``input`` (rusch2021, eq. (4)).
 
         With a = V u + b: H = Σ α y²/2 + z²/2 + [log cosh(w y + a) − log cosh a]/w. The subtracted term does not depend
         on the state and makes H finite at w = 0, where the bracket over w becomes y·tanh a. The field is

@@ -16,7 +16,8 @@ class ResidualRNN(DenseLayer):
     """A plain recurrent unit as a residual network, so that T steps of 1/T follow one vector field over unit time.
 
     Vector field: dh/dt = σ(W h + U u + b). Discrete map, Euler: h ← h + ε σ(W h + U u_t + b), with ε = ``step_size`` or
-    1/T of each sequence. Reference: paper 000, eq. (3); the neural-ODE RNN that paper 001 compares with (α = 0 there).
+    1/T of each sequence. Reference: fermanian2021, eq. (3); the neural-ODE RNN that erichson2021 compares with (α = 0
+    there).
 
     `certificate`: no unit without a linear part contracts under every input; ``settling`` tests that states come to
     rest under a constant one.

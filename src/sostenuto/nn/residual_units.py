@@ -111,7 +111,7 @@ class _ResidualGated(RecurrentLayer):
 class ResidualGRU(_ResidualGated):
     """The GRU as a residual network: h ← h + ε(1 − z) ⊙ (n − h), gates r, z, n as in torch.
 
-    ε is ``step_size``, or 1/T of each sequence. ε = 1 is torch's GRU. Reference: paper 000, section 2.
+    ε is ``step_size``, or 1/T of each sequence. ε = 1 is torch's GRU. Reference: fermanian2021, section 2.
 
     >>> layer = ResidualGRU(1, 4, batch_first=True)
     >>> layer(torch.ones(2, 7, 1))[0].shape
@@ -134,7 +134,7 @@ class ResidualLSTM(_ResidualGated):
     """The LSTM as a residual network on (h, c), gates i, f, g, o as in torch.
 
     (h, c) ← (h, c) + ε(o ⊙ tanh(f ⊙ c + i ⊙ g) − h, (f − 1) ⊙ c + i ⊙ g); ε is ``step_size``, or 1/T of each
-    sequence. ε = 1 is torch's LSTM. Reference: paper 000, section 2.
+    sequence. ε = 1 is torch's LSTM. Reference: fermanian2021, section 2.
 
     >>> layer = ResidualLSTM(1, 4, batch_first=True, step_size=0.1)
     >>> output, (h, c) = layer(torch.ones(2, 7, 1))

@@ -1,4 +1,4 @@
-"""The stably reparametrized RNN: h′ = σ(W h + U u + b) with a W that is Hurwitz for every parameter (paper 003)."""
+"""The stably reparametrized RNN: h′ = σ(W h + U u + b) with a W that is Hurwitz for every parameter (wang2024)."""
 
 import math
 
@@ -22,8 +22,8 @@ class StableRNN(DenseLayer):
     """A plain continuous-time unit whose matrix cannot lose its stability while it is trained.
 
     Vector field: dh/dt = σ(W h + U u + b), W = −diag f(θ), −f(S) or −f(S) + (M − Mᵀ)/2 with S = (M + Mᵀ)/2, as
-    `Stable` makes it. Discrete map, Euler: h ← h + ε σ(W h + U u_t + b). Reference: paper 003, eqs. (1) and (16), with
-    the forms of ``docs/errata.md`` (003.4), where the printed −e^M fails.
+    `Stable` makes it. Discrete map, Euler: h ← h + ε σ(W h + U u_t + b). Reference: wang2024, eqs. (1) and (16), with
+    the forms of ``docs/errata.md`` (wang2024.4), where the printed −e^M fails.
 
     With ``integrator="exact"``, for independent linear units, the map is the solution itself, the input held through
     the step: h ← e^{εw} ⊙ h + (e^{εw} − 1)/w ⊙ (U u_t + b), which decays for every ε; with ``"exp"`` e^{εw} is the

@@ -1,4 +1,4 @@
-"""UnICORNN: undamped independent controlled oscillators, symplectic in time (paper 002)."""
+"""UnICORNN: undamped independent controlled oscillators, symplectic in time (rusch2021)."""
 
 import math
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ class UnICORNN(OscillatorLayer):
         dy/dt = σ̂(c) ⊙ z,    dz/dt = −σ̂(c) ⊙ [tanh(w ⊙ y + V u + b) + α y]
 
     Discrete map, symplectic Euler with g = Δt·σ̂(c): z ← z − g ⊙ [tanh(w ⊙ y + V u_n + b) + α y], y ← y + g ⊙ z.
-    The output is y. Reference: paper 002, eqs. (2), (6) and, for ``skip``, (75).
+    The output is y. Reference: rusch2021, eqs. (2), (6) and, for ``skip``, (75).
 
     Args:
         input_size: channels of the input.
@@ -147,7 +147,7 @@ class UnICORNN(OscillatorLayer):
             self.new_parameter("weight_skip", layer, reverse, self.hidden_size, self.fan_in(layer - (self._skip or 0)))
 
     def reset_parameters(self) -> None:
-        """Draw w ~ U(0, 1), c ~ U(−spread, spread), V Kaiming-uniform with a = 8, b = 0 (paper 002, appendix A)."""
+        """Draw w ~ U(0, 1), c ~ U(−spread, spread), V Kaiming-uniform with a = 8, b = 0 (rusch2021, appendix A)."""
         with torch.no_grad():
             for layer, reverse in self.cells():
                 nn.init.kaiming_uniform_(self.weight("weight_ih", layer, reverse), a=8)
@@ -263,7 +263,7 @@ class UnICORNN(OscillatorLayer):
         trajectory: bool = False,
         tolerance: float | None = None,
     ) -> Reconstruction:
-        """Find the initial state from the final one ``states`` = (y, z) and the inputs read (paper 002, eq. (7)).
+        """Find the initial state from the final one ``states`` = (y, z) and the inputs read (rusch2021, eq. (7)).
 
         ``inputs`` and ``timespans`` are what the layer was called with, in the same form. The inverse is exact but for
         rounding, which a saddle (w < −α) or resonance amplifies: ``drift`` measures it, and more than ``tolerance``

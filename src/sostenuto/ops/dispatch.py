@@ -11,7 +11,7 @@ _PLAIN = {Tensor, torch.nn.Parameter}
 
 
 def runs_eagerly(*values: object) -> bool:
-    """Whether nothing looks on: no compiler, exporter, tracer, fake tensor, tensor subclass or functorch transform.
+    """Return True in plain eager mode (no compiler, exporter, tracer, functorch transform, fake tensor or subclass).
 
     They need the registered operator; its dispatch costs some 0.1 ms a step of training, which a short scan notices.
 

@@ -19,6 +19,7 @@ from sostenuto.checks import FileFormatError, InputError, require
 from sostenuto.data.dataset import SequenceSet
 from sostenuto.data.encoding import Encoding
 from sostenuto.data.files.atomic import write_atomically
+from sostenuto.data.files.cells import plain_text
 from sostenuto.models.base import SequenceModel
 from sostenuto.models.build import build_model
 from sostenuto.training.config import ModelConfig, RunConfig
@@ -164,7 +165,7 @@ def predictions_csv(encoding: Encoding, predicted: Predictions, data: SequenceSe
     """Lay the predictions for ``data`` out as CSV: one row per sequence, or per step where every step has a target.
 
     ``sequence`` is the name of the series, or its position in the file. Steps have their ``time`` where it is known; a
-    forecast has the ``last_time`` of what it was made from.
+    forecast has the ``last_time`` of what it was made from. A text that is a formula has a quote before it.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -180,7 +181,7 @@ def predictions_csv(encoding: Encoding, predicted: Predictions, data: SequenceSe
                 when = [] if times is None else [times[index][step]]
                 truth = [] if actual is None else _cells(actual[index][step])
                 chances = [] if predicted.probabilities is None else _cells(predicted.probabilities[index][step])
-                writer.writerow([names[index], step, *when, *_cells(rows[step]), *truth, *chances])
+                writer.writerow(map(plain_text, (names[index], step, *when, *_cells(rows[step]), *truth, *chances)))
         return text.getvalue()
     has_time = encoding.task == "forecast" and times is not None
     writer.writerow(["sequence", *(["last_time"] if has_time else []), *answers])
@@ -188,7 +189,7 @@ def predictions_csv(encoding: Encoding, predicted: Predictions, data: SequenceSe
         when = [times[index][-1]] if has_time and times is not None else []
         truth = [] if actual is None else _cells(actual[index])
         chances = [] if predicted.probabilities is None else _cells(predicted.probabilities[index])
-        writer.writerow([names[index], *when, *_cells(row), *truth, *chances])
+        writer.writerow(map(plain_text, (names[index], *when, *_cells(row), *truth, *chances)))
     return text.getvalue()
 
 

@@ -52,3 +52,15 @@ def test_loading_leaves_the_global_generators_alone():
     np.random.seed(3)
     so.datasets.load("digits/permuted")
     assert (torch.rand(1), np.random.rand()) == expected
+
+
+def test_noise_follows_the_padded_digits_and_is_the_same_every_time():
+    plain, padded = so.datasets.load("digits"), so.datasets.load("digits/noise-padded")
+    for part, other in ((plain.train, padded.train), (plain.test, padded.test)):
+        np.testing.assert_array_equal(part.targets, other.targets)
+        whole = np.stack(other.sequences)
+        assert whole.shape == (len(part), 500, 1)
+        np.testing.assert_array_equal(whole[:, :64], np.stack(part.sequences))
+        assert abs(whole[:, 64:].mean()) < 0.02
+        assert abs(whole[:, 64:].std() - 1) < 0.02
+    np.testing.assert_array_equal(so.datasets.load("digits/noise-padded").train.sequences[7], padded.train.sequences[7])

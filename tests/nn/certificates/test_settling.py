@@ -65,7 +65,7 @@ def test_certified_steps_come_to_rest(activation):
 
 
 def test_hurwitz_alone_is_refused():
-    """Both eigenvalues of this matrix are −1, and large steps move for very long (paper 003, figure 11b)."""
+    """Both eigenvalues of this matrix are −1, and large steps move for very long (wang2024, figure 11b)."""
     answer = settling(torch.tensor([[1.0, 1.0], [-4.0, -3.0]]))
     assert answer.reason == "not applicable: λ_max(W + Wᵀ) < 0 fails (3)"
     assert answer.scope == "constant input"

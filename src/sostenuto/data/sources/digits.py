@@ -1,5 +1,7 @@
 """Sequential digits: scikit-learn's 8×8 handwritten digits read pixel by pixel. Real data, no download."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from sostenuto.data.dataset import Dataset
@@ -9,15 +11,17 @@ from sostenuto.data.sources.pixels import fixed_permutation, pixel_set
 
 SPLIT_SEED = 1797
 PERMUTATION_SEED = 64
+NOISE_SEED, NOISE_STEPS = 500, 500
 TEST_FRACTION = 0.2
 
 _ORIGIN = "UCI optical recognition of handwritten digits (Alpaydin and Kaynak 1998), the copy inside scikit-learn"
 
 
 def load(name: str, places: Places) -> Dataset:  # noqa: ARG001 - embedded, no file to look for
-    """Build ``digits`` or ``digits/permuted``: 64 steps of one channel in [0, 1], 1438 / 359, stratified.
+    """Build ``digits`` or one of its variants: 64 steps of one channel in [0, 1], 1438 / 359, stratified.
 
-    Step t of a permuted sequence is pixel ``extras["order"][t]``.
+    Step t of a sequence of ``digits/permuted`` is pixel ``extras["order"][t]``. In ``digits/noise-padded`` standard
+    normal noise, drawn once for every image, follows until 500 steps: the answer has to be remembered.
     """
     from sklearn.datasets import load_digits
 
@@ -30,13 +34,15 @@ def load(name: str, places: Places) -> Dataset:  # noqa: ARG001 - embedded, no f
         order=order,
         channel_names=("intensity",),
     )
+    if name == "digits/noise-padded":
+        noise = np.random.RandomState(NOISE_SEED).normal(size=(len(labels), NOISE_STEPS - 64, 1)).astype(np.float32)
+        whole = replace(whole, sequences=[np.concatenate(pair) for pair in zip(whole.sequences, noise, strict=True)])
     train, test = _stratified(labels)
     return Dataset(
         name=name,
         train=whole.take(train),
         test=whole.take(test),
-        description="8×8 handwritten digits, one pixel a step"
-        + (", in one fixed permuted order" if order is not None else ""),
+        description="8×8 handwritten digits, one pixel a step" + _VARIANTS[name],
         origin=_ORIGIN,
         extras={} if order is None else {"order": order},
     )
@@ -54,12 +60,12 @@ def _stratified(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return random.permutation(np.concatenate(train)), random.permutation(np.concatenate(test))
 
 
-def _entry(name: str, title: str) -> Entry:
+def _entry(name: str, title: str, steps: int = 64) -> Entry:
     return Entry(
         name=name,
         title=title,
         task="classification",
-        steps="64",
+        steps=str(steps),
         channels="1",
         classes="10",
         sizes="1438 / 359",
@@ -68,12 +74,18 @@ def _entry(name: str, title: str) -> Entry:
     )
 
 
-_NAMES = ("digits", "digits/permuted")
+_VARIANTS = {
+    "digits": "",
+    "digits/permuted": ", in one fixed permuted order",
+    "digits/noise-padded": f", and noise until {NOISE_STEPS} steps",
+}
+_NAMES = tuple(_VARIANTS)
 SOURCE = Source(
     prefix="digits",
     entries=(
         _entry("digits", "Handwritten digits, pixel by pixel"),
         _entry("digits/permuted", "Handwritten digits, pixels in a fixed permuted order"),
+        _entry("digits/noise-padded", "Handwritten digits, then noise", NOISE_STEPS),
     ),
     names=_NAMES,
     load=load,

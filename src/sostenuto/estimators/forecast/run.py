@@ -12,6 +12,7 @@ import numpy as np
 from sostenuto.checks import require
 from sostenuto.data.dataset import SequenceSet
 from sostenuto.data.files.atomic import write_atomically
+from sostenuto.data.files.cells import plain_text
 from sostenuto.estimators.forecast.forecaster import Forecaster
 from sostenuto.estimators.forecast.series import next_times, read_times
 from sostenuto.estimators.stored import load_kernel_estimator, save_kernel_estimator
@@ -97,7 +98,8 @@ def forecast_csv(forecast: Forecast) -> str:
         for h, moment in enumerate(forecast.times[i]):
             for c, channel in enumerate(forecast.material.channels):
                 numbers = (part[i, h, c] for part in (forecast.values, forecast.low, forecast.high))
-                writer.writerow([name, moment_text(moment), channel, *(f"{value:.8g}" for value in numbers)])
+                text = (plain_text(name), moment_text(moment), plain_text(channel))
+                writer.writerow([*text, *(f"{value:.8g}" for value in numbers)])
     return buffer.getvalue()
 
 

@@ -31,7 +31,7 @@ def discrete(
         [[FᵀPF − ρ²P, FᵀPQ + sWᵀΛ], [QᵀPF + sΛW, QᵀPQ − 2Λ]] ≺ 0
 
     for some P ≻ 0 and diagonal Λ ≻ 0, searched with cvxpy and checked as in `lure`; the larger rate −log ρ per step is
-    reported. Reference: paper 001, proposition 1, as corrected in ``docs/errata.md`` (001.4).
+    reported. Reference: erichson2021, proposition 1, as corrected in ``docs/errata.md`` (erichson2021.4).
 
     Args:
         F: the linear part, ``(state, state)``.

@@ -21,8 +21,8 @@ def contraction(
     """Test whether h′ = A h + B σ(W h + z(t)) contracts in the Euclidean norm under every input z.
 
     It does at the rate −(μ₂(A) + s‖B‖₂‖W‖₂) where that is positive, with μ₂(A) = λ_max((A + Aᵀ)/2) and s the largest
-    slope of σ. Negative eigenvalues of A alone prove nothing. Reference: paper 001, proposition 1, as corrected in
-    ``docs/errata.md`` (001.1).
+    slope of σ. Negative eigenvalues of A alone prove nothing. Reference: erichson2021, proposition 1, as corrected in
+    ``docs/errata.md`` (erichson2021.1).
 
     Args:
         A: the linear part, ``(state, state)``.

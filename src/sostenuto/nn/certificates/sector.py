@@ -40,7 +40,7 @@ def lure(
     P = I, Λ = ‖B‖₂/(s‖W‖₂) I is that test. Without cvxpy that test alone is made, and beyond 64 states and units Λ = λI
     is tried, which a Riccati equation solves; ``test`` and ``checked`` say so. For the identity the exact test of a
     linear system is made instead.
-    Reference: paper 001, proposition 1, as corrected in ``docs/errata.md`` (001.1).
+    Reference: erichson2021, proposition 1, as corrected in ``docs/errata.md`` (erichson2021.1).
 
     Args:
         A: the linear part, ``(state, state)``.

@@ -34,7 +34,8 @@ def settling(
     ε σ(v)ᵀ(W + ½sε WᵀW)σ(v), s the largest slope, so W + Wᵀ + sε WᵀW ≺ 0 is what the discrete map needs.
 
     The rate is of the velocity |h′| and holds for relu (E = ½|σ(v)|²) and the identity; saturating units have none that
-    holds for all states. Reference: paper 003, section 3, as corrected in ``docs/errata.md`` (003.4 and 003.6).
+    holds for all states. Reference: wang2024, section 3, as corrected in ``docs/errata.md`` (wang2024.4 and
+    wang2024.6).
 
     Args:
         W: the recurrent matrix, ``(state, state)``.

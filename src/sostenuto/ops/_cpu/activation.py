@@ -25,13 +25,13 @@ def _modrelu(y, z, threshold, out):
 
 @no_type_check
 @njit(**_OPTIONS)
-def activate_tile(code, product, drive, threshold, risen, rows):
+def activate_tile(code, product, drive, threshold, activated, rows):
     """Write σ(product + drive) row by row; ``product`` may have wider rows, the others lie flat. NaN stays NaN."""
-    kind = risen.dtype.type
+    kind = activated.dtype.type
     zero, half, one = kind(0.0), kind(0.5), kind(1.0)
     n = threshold.shape[0]
     for r in range(rows):
-        y, z, out = product[r], drive[r * n : (r + 1) * n], risen[r * n : (r + 1) * n]
+        y, z, out = product[r], drive[r * n : (r + 1) * n], activated[r * n : (r + 1) * n]
         if code == TANH:
             for i in range(n):
                 out[i] = tanh(y[i] + z[i])
@@ -56,21 +56,21 @@ def activate_tile(code, product, drive, threshold, risen, rows):
 
 @no_type_check
 @njit(**_OPTIONS)
-def slope_into(code, risen, bar):
-    """Multiply ``bar`` by the slope, which is known from the value."""
-    kind = risen.dtype.type
+def slope_into(code, activated, cotangent):
+    """Multiply ``cotangent`` by the slope, which is known from the value."""
+    kind = activated.dtype.type
     zero, one = kind(0.0), kind(1.0)
-    n = risen.shape[0]
+    n = activated.shape[0]
     if code == TANH:
         for i in range(n):
-            bar[i] *= one - risen[i] * risen[i]
+            cotangent[i] *= one - activated[i] * activated[i]
     elif code == LOGISTIC:
         for i in range(n):
-            bar[i] *= risen[i] * (one - risen[i])
+            cotangent[i] *= activated[i] * (one - activated[i])
     elif code == HARDTANH:
         for i in range(n):
-            inside = (risen[i] if risen[i] > zero else -risen[i]) < one
-            bar[i] = bar[i] if inside else zero
+            inside = (activated[i] if activated[i] > zero else -activated[i]) < one
+            cotangent[i] = cotangent[i] if inside else zero
     elif code != IDENTITY:
         for i in range(n):
-            bar[i] = zero if risen[i] == zero else bar[i]
+            cotangent[i] = zero if activated[i] == zero else cotangent[i]

@@ -17,7 +17,7 @@ FLUSH = 64
 OPTIONS: Any = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"contract"}}
 """How kernels are compiled: no interpreter, no checks, products and sums fused, kept on disk."""
 STAGGER = 320
-"""Bytes between the places of two rooms; the sets of the first cache come again after a page."""
+"""Bytes between the places of two arrays; the sets of the first cache come again after a page."""
 
 
 def array(values: Float[Tensor, "..."], dtype: torch.dtype) -> Any:
@@ -63,7 +63,7 @@ def block_of(count: int, dtype: torch.dtype) -> int:
 
 @no_type_check
 @njit(**OPTIONS)
-def room_at(address, like, rows, columns):
+def empty_at(address, like, rows, columns):
     """Give an array whose values are not set, which begins at the same place of a page as the address does.
 
     Numbers 4096 bytes apart share a set of the first cache, and to read one just after the other was written makes the
@@ -78,9 +78,9 @@ def room_at(address, like, rows, columns):
 
 @no_type_check
 @njit(**OPTIONS)
-def room(like, rows, columns, place):
+def empty(like, rows, columns, place):
     """Give an array whose values are not set, at one of many places of a page that are apart from each other."""
-    return room_at(place * STAGGER, like, rows, columns)
+    return empty_at(place * STAGGER, like, rows, columns)
 
 
 @no_type_check
@@ -88,7 +88,7 @@ def room(like, rows, columns, place):
 def tile_of(states, low, high, place):
     """Copy the states of a tile, one row for each layer."""
     L, H = states.shape[0], states.shape[2]
-    tile = room(states, L, (high - low) * H, place)
+    tile = empty(states, L, (high - low) * H, place)
     for layer in range(L):
         tile[layer] = states[layer].reshape(-1)[low * H : high * H]
     return tile
@@ -99,7 +99,7 @@ def tile_of(states, low, high, place):
 def repeated_rows(vectors, R, place):
     """Repeat a vector of each layer for every row of a tile."""
     L, H = vectors.shape
-    result = room(vectors, L, R * H, place)
+    result = empty(vectors, L, R * H, place)
     for layer in range(L):
         for r in range(R):
             result[layer, r * H : r * H + H] = vectors[layer]

@@ -1,7 +1,7 @@
-"""The input map for Numba kernels: V x + b for the rows of a tile, and the way back.
+"""The input map for Numba kernels: V x + b for the rows of a tile, and the backward pass.
 
-A scan that multiplies its own input writes no drive to memory and reads none; on the way back the gradient of the drive
-is used where it arises, for that of V, b and x, and is not written either.
+A scan that multiplies its own input writes no drive to memory and reads none; in the backward pass the gradient of the
+drive is used where it arises, for that of V, b and x, and is not written either.
 """
 
 from typing import Any, NamedTuple, no_type_check

@@ -17,7 +17,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from torch import Tensor
 
-from sostenuto.ops._cpu.prefetch import fetch, next_part
+from sostenuto.ops._cpu.prefetch import emit_prefetch, next_lines
 from sostenuto.ops._cpu.workspace import LINE
 
 _WIDE = bool(llvm.get_host_cpu_features().get("avx512f", False))
@@ -76,7 +76,7 @@ def pack_into(matrix, packed):
 @no_type_check
 @njit(**_OPTIONS)
 def pack_layers(flat, channels, H, into, into_at, back, back_at):
-    """Pack the matrices V of all layers, which ``flat`` begins with, for the way there and, where asked, back."""
+    """Pack the matrices V of all layers, which ``flat`` begins with, for the forward pass and, where asked, back."""
     low = 0
     for layer in range(len(into_at) - 1):
         depth = channels if layer == 0 else H
@@ -115,7 +115,7 @@ def _block(rows, vectors, asks=0):
                 if asks:
                     at = builder.mul(k, whole(LINE))
                     at = builder.select(builder.icmp_signed("<", at, end), at, end)
-                    fetch(builder, [builder.add(begin, at)], 2)
+                    emit_prefetch(builder, [builder.add(begin, at)], 2)
 
             _generate(builder, single, rows, vectors, beside, *given)
             return context.get_dummy_value()
@@ -148,7 +148,7 @@ def _generate(builder, single, rows, vectors, beside, a, a_row, a_column, b, b_r
     builder.position_at_end(body)
     beside(k)
     right = [load(builder, builder.add(b_at, whole(VECTOR_BYTES * v)), vector, size) for v in range(vectors)]
-    left = [spread(builder, load(builder, builder.add(at, a_offset), number, size), vector, lanes) for at in a_at]
+    left = [broadcast(builder, load(builder, builder.add(at, a_offset), number, size), vector, lanes) for at in a_at]
     fused = ("contract",)
     grown = [
         builder.fadd(builder.fmul(left[r], right[v], flags=fused), total, flags=fused)
@@ -198,7 +198,7 @@ def side_by_side(builder, vector, size, count):
 
 
 @no_type_check
-def spread(builder, value, vector, lanes):
+def broadcast(builder, value, vector, lanes):
     """Repeat one number over a vector."""
     place = ir.IntType(32)
     nothing = ir.Constant(vector, ir.Undefined)
@@ -209,7 +209,7 @@ def spread(builder, value, vector, lanes):
 _tall = [_block(ROWS, vectors) for vectors in range(1, VECTORS + 1)]
 _flat = [_block(1, vectors) for vectors in range(1, VECTORS + 1)]
 _tall_1, _tall_2, _tall_3, _tall_4 = (*_tall, *_tall)[:4]
-_asking = _block(ROWS, VECTORS, asks=1)
+_prefetching = _block(ROWS, VECTORS, asks=1)
 _flat_1, _flat_2, _flat_3, _flat_4 = (*_flat, *_flat)[:4]
 
 
@@ -235,7 +235,7 @@ def multiply(zero, a, a_row, a_column, rows, packed, depth, c, c_row, count, kee
 @no_type_check
 @njit(**_OPTIONS)
 def multiply_rows(zero, a, a_row, a_column, rows, b, b_row, c, c_row, count, keep, ahead=None):
-    """Do as `multiply` with a right factor whose rows, filled up to whole vectors, lie ``b_row`` bytes apart.
+    """As `multiply` with a right factor whose rows, filled up to whole vectors, lie ``b_row`` bytes apart.
 
     For a factor that is used once: packing it takes up to a third of the time of its product.
     """
@@ -256,11 +256,11 @@ def _strip(zero, a, a_row, a_column, rows, b, b_row, vectors, c, c_row, count, k
     while i < rows:
         part = 0, 0
         if ahead is not None:
-            part = next_part(ahead, count)
+            part = next_lines(ahead, count)
         a_i, c_i = a + i * a_row, c + i * c_row
         if i + ROWS <= rows:
             if vectors == VECTORS and part[1] > 0:
-                _asking(zero, a_i, a_row, a_column, b, b_row, c_i, c_row, count, keep, part)
+                _prefetching(zero, a_i, a_row, a_column, b, b_row, c_i, c_row, count, keep, part)
             elif vectors == 4:
                 _tall_4(zero, a_i, a_row, a_column, b, b_row, c_i, c_row, count, keep, part)
             elif vectors == 3:

@@ -1,6 +1,6 @@
 """Blocks of a compiled kernel on several threads, begun from compiled code.
 
-Where Python hands out the blocks, every thread waits its turn at the interpreter before each of them, and to be woken
+Where Python gives out the blocks, every thread waits its turn at the interpreter before each of them, and to be woken
 for it takes 40 to 50 µs: a tenth of a millisecond at every pass of a step of training. Here a thread of OpenMP runs
 nothing but the kernel.
 """
@@ -17,7 +17,7 @@ _WORD, _PLACE = ir.IntType(64), ir.IntType(8).as_pointer()
 
 @no_type_check
 @intrinsic
-def fork(typing_context, kernel, entry, threads, count, block, arguments):  # noqa: ARG001
+def parallel_for(typing_context, kernel, entry, threads, count, block, arguments):  # noqa: ARG001
     """Call ``kernel(*arguments, start, stop)`` for consecutive blocks of ``range(count)``, on so many threads.
 
     ``entry`` is the address of OpenMP, which `threads.run_kernel` hands over. A thread that is done with
@@ -61,7 +61,7 @@ def _shared(builder, given, count, block):
 @no_type_check
 def _worker(context, module, compiled, called, kind):
     """Write what each thread runs: take a block, until none is left."""
-    name = module.get_unique_name("fork_work")
+    name = module.get_unique_name("parallel_for_worker")
     work = ir.Function(module, ir.FunctionType(ir.VoidType(), [_PLACE]), name)
     work.linkage = "internal"
     builder = ir.IRBuilder(work.append_basic_block("entry"))

@@ -1,4 +1,4 @@
-"""Rows of memory that a kernel will need soon, asked for a line at a time while a product computes.
+"""Rows of memory that a kernel will need soon, prefetched a line at a time while a product computes.
 
 A product from the cache keeps the machine's arithmetic busy and its memory idle; what comes before and after it, copies
 and scans of long rows, does the opposite. So the product asks, at every column of its left factor, for a line of what
@@ -26,31 +26,31 @@ LEAST_BYTES, LEAST_DEPTH = 1 << 19, 16
 
 @no_type_check
 @njit(**OPTIONS)
-def new_list(regions):
+def new_prefetch_list(regions):
     """Give a list of rows with room for so many regions, and none to ask for."""
     return np.zeros((regions, 5), np.int64)
 
 
 @no_type_check
 @njit(**OPTIONS)
-def worth_asking(rows, size, depth):
+def worth_prefetching(rows, size, depth):
     """Give the list for a product of such a depth, or an empty one: where ``size`` bytes in all are too few to ask."""
     return rows if size >= LEAST_BYTES and depth >= LEAST_DEPTH else rows[:0]
 
 
 @no_type_check
 @njit(**OPTIONS)
-def will_need(rows, region, address, pace, width, count):
-    """Put ``count`` rows of ``width`` bytes, ``pace`` bytes apart, on the list; an empty one takes none."""
+def add_prefetch(rows, region, address, stride, width, count):
+    """Put ``count`` rows of ``width`` bytes, ``stride`` bytes apart, on the list; an empty one takes none."""
     if region < len(rows):
         left = count if 0 < count * width <= MOST_BYTES else 0
-        for field, value in enumerate((np.int64(address), pace, width, left, 0)):
+        for field, value in enumerate((np.int64(address), stride, width, left, 0)):
             rows[region, field] = value
 
 
 @no_type_check
 @njit(**OPTIONS)
-def next_part(rows, most):
+def next_lines(rows, most):
     """Take up to ``most`` lines from the list: where they begin and how many they are, 0 where nothing is left."""
     for region in range(len(rows)):
         if rows[region, 3] > 0:
@@ -66,7 +66,7 @@ def next_part(rows, most):
 
 
 @no_type_check
-def fetch(builder, addresses, level):
+def emit_prefetch(builder, addresses, level):
     """Write instructions that ask for what is needed soon, into the first cache or the second."""
     kind, place = ir.IntType(32), ir.IntType(8).as_pointer()
     form = ir.FunctionType(ir.VoidType(), [place, kind, kind, kind])

@@ -10,7 +10,7 @@ _WORD = ir.IntType(64)
 
 
 @no_type_check
-def carry(builder, vector, count, held, step):
+def step_loop(builder, vector, count, held, step):
     """Call ``step(index, states)`` for ``count`` steps; it gives the states that go on. Give the last ones.
 
     ``held`` has the first states, each a list of vectors.

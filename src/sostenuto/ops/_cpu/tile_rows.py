@@ -33,7 +33,7 @@ def scatter_chunk(d_below, wide, d_u, start, k, low, R, channels):
 
 @no_type_check
 @njit(**OPTIONS)
-def hand_up(out, out_at, k, n, masks, layer, first, hidden):
+def copy_outputs(out, out_at, k, n, masks, layer, first, hidden):
     """Copy a layer's outputs for the layer above, without what is dropped."""
     for t in range(k):
         row, target = out[out_at[0] + t, out_at[1] : out_at[1] + n], hidden[t]
@@ -57,7 +57,7 @@ def compact(flat, wide, rows, columns):
 
 @no_type_check
 @njit(**OPTIONS)
-def spread_rows(flat, rows, H, spread):
+def pad_rows(flat, rows, H, spread):
     """Lay rows out apart from each other."""
     for row in range(rows):
         source, target = flat[row * H : (row + 1) * H], spread[row]

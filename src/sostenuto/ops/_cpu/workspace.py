@@ -1,6 +1,6 @@
 """Large CPU buffers that are used again instead of given back: new memory costs more than a scan over it.
 
-The system hands out memory a page at a time, each cleared at its first touch; for a buffer of 65 MB that took 15 ms,
+The system gives out memory a page at a time, each cleared at its first touch; for a buffer of 65 MB that took 15 ms,
 where a scan reads and writes it in 7. So much memory is asked for in huge pages, and the memory of a tensor that nobody
 holds any more waits for the next one of its size. A chunked sweep, too, runs in the buffers of its first chunk.
 """
@@ -26,7 +26,7 @@ LINE, PAGE = 1 << 6, 1 << 12
 """Bytes of a cache line and of a small page of memory."""
 
 _HUGE_PAGE = 1 << 21
-_waiting: dict[int, list[np.ndarray]] = {}
+_free: dict[int, list[np.ndarray]] = {}
 
 
 def new(shape: tuple[int, ...], dtype: torch.dtype, *, place: int | None = None) -> Tensor:
@@ -42,10 +42,10 @@ def new(shape: tuple[int, ...], dtype: torch.dtype, *, place: int | None = None)
     size = math.prod(shape) * dtype.itemsize
     if size < LEAST_BYTES:
         return torch.empty(shape, dtype=dtype)
-    owner = _take(_room(size if place is None else size + PAGE))
+    owner = _take(_rounded(size if place is None else size + PAGE))
     first = 0 if place is None else (place // LINE * LINE - owner.ctypes.data) % PAGE
     lent = owner[first : first + size]
-    weakref.finalize(lent, _give_back, owner).atexit = False
+    weakref.finalize(lent, _recycle, owner).atexit = False
     values = torch.from_numpy(lent).view(dtype).view(shape)
     if torch.are_deterministic_algorithms_enabled():  # a law of the ops: what nobody wrote must show
         values.fill_(torch.nan)
@@ -76,10 +76,10 @@ def release() -> None:
 
     >>> release()
     """
-    _waiting.clear()
+    _free.clear()
 
 
-def _room(size: int) -> int:
+def _rounded(size: int) -> int:
     """Round up to whole huge pages, or by at most a quarter, so that sizes near each other share their memory.
 
     What is rounded up costs nothing: a small page that nobody touches is never handed out.
@@ -91,31 +91,31 @@ def _room(size: int) -> int:
 def _take(size: int) -> np.ndarray:
     """Find waiting memory or make new; every step on the lists is one that threads cannot interrupt."""
     try:
-        return _waiting[size].pop()
+        return _free[size].pop()
     except (KeyError, IndexError):
-        return _made(size)
+        return _allocate(size)
 
 
-def _give_back(owner: np.ndarray) -> None:
+def _recycle(owner: np.ndarray) -> None:
     """Let memory wait for the next buffer of its size; make room for it from the other sizes first."""
     size = len(owner)
-    if _kept() + size <= KEPT_BYTES or _makes_room(size):
-        _waiting.setdefault(size, []).append(owner)
+    if _kept() + size <= KEPT_BYTES or _evict(size):
+        _free.setdefault(size, []).append(owner)
 
 
-def _makes_room(size: int) -> bool:
+def _evict(size: int) -> bool:
     """Let go of memory of other sizes until there is room, and say whether there is."""
-    for other in list(_waiting):
-        while other != size and _kept() + size > KEPT_BYTES and _waiting.get(other):
-            _waiting[other].pop()
+    for other in list(_free):
+        while other != size and _kept() + size > KEPT_BYTES and _free.get(other):
+            _free[other].pop()
     return _kept() + size <= KEPT_BYTES
 
 
 def _kept() -> int:
-    return sum(size * len(owners) for size, owners in list(_waiting.items()))
+    return sum(size * len(owners) for size, owners in list(_free.items()))
 
 
-def _made(size: int) -> np.ndarray:
+def _allocate(size: int) -> np.ndarray:
     if not hasattr(mmap, "MADV_HUGEPAGE"):
         return torch.empty(size, dtype=torch.uint8).numpy()
     memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

@@ -17,10 +17,10 @@ EMPTY = tl.constexpr(-1)
 NOT_A_NUMBER = tl.constexpr(0x7FC00000)
 
 
-def room(like: Float[Tensor, "B S"], steps: int, *, shared: bool) -> Float[Tensor, "T B S"]:
-    """Give room for rows at every step, EMPTY where programs will wait for each other's.
+def empty(like: Float[Tensor, "B S"], steps: int, *, shared: bool) -> Float[Tensor, "T B S"]:
+    """Allocate rows at every step, EMPTY where programs will wait for each other's.
 
-    >>> room(torch.zeros(2, 3), 5, shared=True).isnan().all().item()
+    >>> empty(torch.zeros(2, 3), 5, shared=True).isnan().all().item()
     True
     """
     rows = like.new_empty((steps, *like.shape))
@@ -31,7 +31,7 @@ def room(like: Float[Tensor, "B S"], steps: int, *, shared: bool) -> Float[Tenso
 
 @no_type_check
 @triton.jit
-def hand_over(at, b_x, m_x):
+def publish(at, b_x, m_x):
     """Store what others wait for: never the bits that mean nothing has arrived."""
     b_bits = b_x.to(tl.int32, bitcast=True)
     tl.store(at, tl.where(b_bits == EMPTY, NOT_A_NUMBER, b_bits).to(tl.float32, bitcast=True), mask=m_x)
@@ -39,7 +39,7 @@ def hand_over(at, b_x, m_x):
 
 @no_type_check
 @triton.jit
-def arrived(at, m_x):
+def spin_load(at, m_x):
     """Load what others hand over, again until all of it has arrived."""
     b_x = tl.load(at, mask=m_x, other=0.0, volatile=True)
     while tl.max((b_x.to(tl.int32, bitcast=True) == EMPTY).to(tl.int32)) > 0:

@@ -45,7 +45,7 @@ def dense_scan(
     where one cannot hold them; ``backend="auto"`` takes the reference beyond. Forward-mode derivatives and those of
     torch.func (grad, jacrev, hessian) are the reference's; `torch.func.vmap` runs the kernels.
 
-    Reference: paper 001, eqs. (1) and (3), discretized; paper 003, eq. (2).
+    Reference: erichson2021, eqs. (1) and (3), discretized; wang2024, eq. (2).
 
     >>> import torch
     >>> z, zero = torch.zeros(5, 1, 2), torch.ones(1, 2)
@@ -112,11 +112,11 @@ def driven_scan(
 ) -> Float[Tensor, "T B S"]:
     """Run h ← P h + Q σ(W h + V x_t + b) over time; return every h.
 
-    It means `dense_scan` of ``F.linear(x, matrix, bias)``, and is that wherever something looks on (a compiler, an
+    It means `dense_scan` of ``F.linear(x, matrix, bias)``, and is that outside plain eager mode (a compiler, an
     exporter, a functorch transform, autocast), on a GPU, and with a threshold. In eager code on the CPU the two are
     one function: the drive and its gradient are never written to memory.
 
-    Reference: paper 001, eqs. (1) and (3), discretized.
+    Reference: erichson2021, eqs. (1) and (3), discretized.
 
     >>> x, eye = torch.ones(3, 1, 2), torch.eye(2)
     >>> states = driven_scan(x, eye, None, torch.zeros(1, 2), 0 * eye, eye, eye, activation="identity")
@@ -135,5 +135,5 @@ def _as_one(tensors: tuple[Tensor | None, ...]) -> bool:
     """Whether nothing asks for two functions; mixed dtypes are `F.linear`'s to refuse."""
     given = [tensor for tensor in tensors if tensor is not None]
     one_kind = all(tensor.dtype == given[0].dtype for tensor in given)
-    looked_on = torch.is_autocast_enabled("cpu") or in_forward_mode(*given) or not runs_eagerly(*given)
-    return one_kind and not looked_on
+    transformed = torch.is_autocast_enabled("cpu") or in_forward_mode(*given) or not runs_eagerly(*given)
+    return one_kind and not transformed

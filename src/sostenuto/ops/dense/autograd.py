@@ -41,14 +41,14 @@ def dense_scan_backward_op(
     activation: str,
     precision: str,
     states: Tensor,
-    risen: Tensor,
+    activated: Tensor,
     d_states: Tensor,
     d_last: Tensor,
     wanted: list[bool],
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Run the adjoint; return the gradients of inputs, start and, where ``wanted``, of weight, linear and gain."""
     return _kernels(start).backward(
-        start, weight, linear, gain, activation, precision, states, risen, d_states, d_last, wanted
+        start, weight, linear, gain, activation, precision, states, activated, d_states, d_last, wanted
     )
 
 
@@ -60,9 +60,9 @@ def _kernels(state: Tensor) -> Any:
 @dense_scan_op.register_fake
 def _scan_shapes(*inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
     z, start, *_, keep = inputs
-    risen = _kept_dtype(z, start)
+    activated = _kept_dtype(z, start)
     states = start.new_empty((*z.shape[:2], start.shape[1]))
-    return states, start.new_empty(start.shape), start.new_empty(z.shape if keep else (0,), dtype=risen)
+    return states, start.new_empty(start.shape), start.new_empty(z.shape if keep else (0,), dtype=activated)
 
 
 def _kept_dtype(z: Tensor, start: Tensor) -> torch.dtype:
@@ -72,9 +72,13 @@ def _kept_dtype(z: Tensor, start: Tensor) -> torch.dtype:
 
 @dense_scan_backward_op.register_fake
 def _backward_shapes(*inputs: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    start, weight, linear, gain, _, _, _, risen, _, _, wanted = inputs
+    start, weight, linear, gain, _, _, _, activated, _, _, wanted = inputs
     sizes = [tensor.shape if want else (0,) for tensor, want in zip((weight, linear, gain), wanted, strict=True)]
-    return risen.new_empty(risen.shape), start.new_empty(start.shape), *(start.new_empty(size) for size in sizes)  # pyright: ignore[reportReturnType]
+    return (
+        activated.new_empty(activated.shape),
+        start.new_empty(start.shape),
+        *(start.new_empty(size) for size in sizes),
+    )  # pyright: ignore[reportReturnType]
 
 
 def scan(*inputs: Any) -> tuple[Tensor, Tensor]:
@@ -95,7 +99,7 @@ class _Scan(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
-        """Run the kernel of the device and save what the way back needs."""
+        """Run the kernel of the device and save what the backward pass needs."""
         output = _kernels(inputs[1]).forward(*inputs)
         ctx.mark_non_differentiable(output[2])
         ctx.set_materialize_grads(False)
@@ -114,8 +118,8 @@ def _adjoint(start: Tensor, *others: Any) -> tuple[Tensor, ...]:
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
     z, start, weight, linear, gain, threshold, ctx.activation, ctx.precision, _ = inputs
-    states, _, risen = output
-    ctx.save_for_backward(z, start, weight, linear, gain, threshold, states, risen)
+    states, _, activated = output
+    ctx.save_for_backward(z, start, weight, linear, gain, threshold, states, activated)
 
 
 def _backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
@@ -123,7 +127,7 @@ def _backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
 
 
 def _differentiated(ctx: Any, gradients: tuple[Tensor | None, ...], adjoint: Any) -> tuple[Tensor | None, ...]:
-    z, start, weight, linear, gain, threshold, states, risen = ctx.saved_tensors
+    z, start, weight, linear, gain, threshold, states, activated = ctx.saved_tensors
     d_states, d_last = (
         like.new_zeros(()).expand(like.shape) if gradient is None else gradient
         for gradient, like in zip(gradients[:2], (states, start), strict=True)
@@ -136,10 +140,10 @@ def _differentiated(ctx: Any, gradients: tuple[Tensor | None, ...], adjoint: Any
         d_states = d_states[:1]  # the same at every step, as where outputs are summed or only the last one is used
     needed = ctx.needs_input_grad
     d_z, d_start, *d_weights = adjoint(
-        start, weight, linear, gain, ctx.activation, ctx.precision, states, risen,
+        start, weight, linear, gain, ctx.activation, ctx.precision, states, activated,
         d_states.contiguous(), d_last.contiguous(), list(needed[2:5]),
     )  # fmt: skip
-    d_threshold = (d_z * torch.sign(risen)).sum((0, 1)) if threshold is not None and needed[5] else None
+    d_threshold = (d_z * torch.sign(activated)).sum((0, 1)) if threshold is not None and needed[5] else None
     d_weights = [gradient if need else None for gradient, need in zip(d_weights, needed[2:5], strict=True)]
     return d_z.to(z.dtype), d_start, *d_weights, d_threshold, None, None, None
 
@@ -153,8 +157,8 @@ def _batched(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[
     size, keep = info.batch_size, inputs[-1]
     if all(dim is None for dim in in_dims[2:6]):
         z, start = folded(inputs[0], in_dims[0], size, 1), folded(inputs[1], in_dims[1], size, 0)
-        states, last, risen = dense_scan_op(z, start, *inputs[2:])
-        kept = risen.unflatten(1, (size, -1)) if keep else risen.expand(1, size, 0)
+        states, last, activated = dense_scan_op(z, start, *inputs[2:])
+        kept = activated.unflatten(1, (size, -1)) if keep else activated.expand(1, size, 0)
         return (states.unflatten(1, (size, -1)), last.unflatten(0, (size, -1)), kept), (1, 0, 1)
     return one_by_one(dense_scan_op, info.batch_size, in_dims, inputs)
 
@@ -177,8 +181,10 @@ class DrivenScan(torch.autograd.Function):
         ctx.activation = activation
         ctx.set_materialize_grads(False)
         keep = any(ctx.needs_input_grad)
-        states, _, risen = cpu.forward(x, start, weight, linear, gain, None, activation, "exact", keep, matrix, bias)
-        ctx.save_for_backward(x, matrix, bias, start, weight, linear, gain, states, risen)
+        states, _, activated = cpu.forward(
+            x, start, weight, linear, gain, None, activation, "exact", keep, matrix, bias
+        )
+        ctx.save_for_backward(x, matrix, bias, start, weight, linear, gain, states, activated)
         return states
 
     @staticmethod
@@ -193,12 +199,12 @@ class DrivenScan(torch.autograd.Function):
             return *recorded_gradients([result], inputs, [d_states]), None
         from sostenuto.ops.dense import cpu
 
-        x, matrix, bias, start, weight, linear, gain, states, risen = ctx.saved_tensors
+        x, matrix, bias, start, weight, linear, gain, states, activated = ctx.saved_tensors
         if d_states.stride(0) == 0:
             d_states = d_states[:1]  # the same at every step, as where outputs are summed
         needed = ctx.needs_input_grad
         found = run_adjoint(
-            cpu.backward_to_input, x, matrix, start, weight, linear, gain, ctx.activation, states, risen,
+            cpu.backward_to_input, x, matrix, start, weight, linear, gain, ctx.activation, states, activated,
             d_states.contiguous(), torch.zeros_like(start), (needed[0], needed[5] or needed[6]),
         )  # fmt: skip
         kept = (one if need and given is not None else None for one, need, given in zip(

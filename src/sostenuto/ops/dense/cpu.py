@@ -50,7 +50,7 @@ def forward(
     (T, B), (H, S), dtype = inputs.shape[:2], weight.shape, start.dtype
     mapped = input_map(None if matrix is None else inputs, matrix, bias, dtype)
     states, last = new((T, B, S), dtype), new((B, S), dtype)
-    risen = new((T, B, H) if keep else (0,), dtype)
+    activated = new((T, B, H) if keep else (0,), dtype)
     p, q = _coefficients(linear, gain, S, dtype)
     stacked = weight if p.size else torch.cat([weight, linear])
     read = (
@@ -59,13 +59,13 @@ def forward(
         ACTIVATIONS.index(activation), padded(stacked.shape[0], dtype), padded(S, dtype), padded(H, dtype),
         _contiguous(start, dtype),
     )  # fmt: skip
-    written = states.view(T, -1).numpy(), risen.view(T, -1).numpy() if keep else _empty(dtype, 2), last.numpy()
+    written = states.view(T, -1).numpy(), activated.view(T, -1).numpy() if keep else _empty(dtype, 2), last.numpy()
 
     def kernel(first: int, stop: int) -> None:
         _forward(*read, *written, first, stop)
 
     run_blocks(kernel, B, _share(B))
-    return states, last, risen
+    return states, last, activated
 
 
 def backward(
@@ -76,7 +76,7 @@ def backward(
     activation: str,
     precision: str,
     states: Float[Tensor, "T B S"],
-    risen: Float[Tensor, "T B H"],
+    activated: Float[Tensor, "T B H"],
     d_states: Float[Tensor, "T1 B S"],
     d_last: Float[Tensor, "B S"],
     wanted: list[bool],
@@ -84,10 +84,10 @@ def backward(
     """Give the gradients of inputs, start, weight, linear and gain; the last three only where ``wanted``."""
     del precision
     mapped = input_map(None, None, None, start.dtype)
-    d_inputs, d_start, sums = _swept(
-        mapped, start, weight, linear, gain, activation, states, risen, d_states, d_last, any(wanted), True
+    d_inputs, d_start, sums = _backward_by_chunks(
+        mapped, start, weight, linear, gain, activation, states, activated, d_states, d_last, any(wanted), True
     )
-    found = _gathered(sums, weight, start.dtype) if any(wanted) else (start,) * 3
+    found = _sum_threads(sums, weight, start.dtype) if any(wanted) else (start,) * 3
     kept = (value if want else start.new_empty(0) for value, want in zip(found, wanted, strict=True))
     return d_inputs, d_start, *kept  # pyright: ignore[reportReturnType]
 
@@ -101,7 +101,7 @@ def backward_to_input(
     gain: Float[Tensor, "..."],
     activation: str,
     states: Float[Tensor, "T B S"],
-    risen: Float[Tensor, "T B H"],
+    activated: Float[Tensor, "T B H"],
     d_states: Float[Tensor, "T1 B S"],
     d_last: Float[Tensor, "B S"],
     wanted: tuple[bool, bool],
@@ -111,20 +111,20 @@ def backward_to_input(
     ``wanted`` says whether x's gradient is, and linear's and gain's where they are coefficients.
     """
     mapped = input_map(x, matrix, None, start.dtype, back=wanted[0])
-    d_x, d_start, sums = _swept(
-        mapped, start, weight, linear, gain, activation, states, risen, d_states, d_last, True, wanted[1]
+    d_x, d_start, sums = _backward_by_chunks(
+        mapped, start, weight, linear, gain, activation, states, activated, d_states, d_last, True, wanted[1]
     )
     d_matrix, d_bias = (torch.from_numpy(part.sum(0)) for part in sums[4:])
     d_matrix = d_matrix[:, : x.shape[2]].contiguous()
-    return d_x if wanted[0] else None, d_matrix, d_bias, d_start, *_gathered(sums, weight, start.dtype)
+    return d_x if wanted[0] else None, d_matrix, d_bias, d_start, *_sum_threads(sums, weight, start.dtype)
 
 
-def _swept(
+def _backward_by_chunks(
     mapped: Any, start: Tensor, weight: Tensor, linear: Tensor, gain: Tensor, activation: str, states: Tensor,
-    risen: Tensor, d_states: Tensor, d_last: Tensor, weights: bool, coefficients: bool,
+    activated: Tensor, d_states: Tensor, d_last: Tensor, weights: bool, coefficients: bool,
 ) -> tuple[Tensor, Tensor, Any]:  # fmt: skip
     """Go back through time; give the gradients of the input (x or its drive) and the start, and each thread's sums."""
-    (T, B, H), S, dtype = risen.shape, start.shape[1], start.dtype
+    (T, B, H), S, dtype = activated.shape, start.shape[1], start.dtype
     channels = mapped.channels
     written = not channels or mapped.back.size > 0
     d_inputs = new((T, B, channels or H) if written else (0, 1, 1), dtype)
@@ -132,7 +132,7 @@ def _swept(
     p, q = _coefficients(linear, gain, S, dtype)
     stacked = weight if p.size else torch.cat([linear, weight])
     read = (
-        mapped, _contiguous(start, dtype), states.view(T, -1).numpy(), risen.view(T, -1).numpy(),
+        mapped, _contiguous(start, dtype), states.view(T, -1).numpy(), activated.view(T, -1).numpy(),
         _rows(d_states, dtype), pack(stacked.to(dtype)), p, q, _empty(dtype) if q.size else pack(gain.to(dtype)),
         ACTIVATIONS.index(activation), padded(S, dtype), padded(H, dtype), padded(channels, dtype),
     )  # fmt: skip
@@ -155,7 +155,7 @@ def _swept(
     return d_inputs, d_start, sums
 
 
-def _gathered(sums: Any, weight: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+def _sum_threads(sums: Any, weight: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
     """Add up what each thread summed; coefficients are summed over units too.
 
     By numpy: torch's own threads would still wait for work, busily, when the next scan's begin.
@@ -172,10 +172,10 @@ def _gathered(sums: Any, weight: Tensor, dtype: torch.dtype) -> tuple[Tensor, Te
 @njit(**_OPTIONS)
 def _forward(
     mapped, z, packed, p, q, q_packed, threshold, code, columns, q_columns, z_columns, initial,
-    states, risen, last, first, stop,
+    states, activated, last, first, stop,
 ):  # fmt: skip
     T, H, S = states.shape[0], threshold.shape[0], initial.shape[1]
-    zero, size, keep = z.dtype.type(0.0), z.itemsize, risen.shape[0] > 0
+    zero, size, keep = z.dtype.type(0.0), z.itemsize, activated.shape[0] > 0
     for low in range(first, stop, TILE):
         rows = min(TILE, stop - low)
         high = low + rows
@@ -191,7 +191,7 @@ def _forward(
                 zero, h.ctypes.data, S * size, size, rows, packed.ctypes.data, S, product.ctypes.data,
                 columns * size, S, False,
             )  # fmt: skip
-            u = risen[t, low * H : high * H] if keep else scratch
+            u = activated[t, low * H : high * H] if keep else scratch
             activate_tile(code, product, drive, threshold, u, rows)
             if q.size == 0:
                 multiply(
@@ -228,44 +228,44 @@ def _advance(h, product, driven, u, p, q, rows, H, S, out):
 @no_type_check
 @njit(**_OPTIONS)
 def _backward(
-    mapped, initial, states, risen, d_states, packed, p, q, q_packed, code, columns, q_columns, x_columns,
+    mapped, initial, states, activated, d_states, packed, p, q, q_packed, code, columns, q_columns, x_columns,
     d_inputs, d_start, d_matrices, d_gains, d_p, d_q, d_v, d_b, slot, first, stop,
 ):  # fmt: skip
     T, S = states.shape[0], initial.shape[1]
-    H, d = risen.shape[1] // initial.shape[0], mapped.channels
+    H, d = activated.shape[1] // initial.shape[0], mapped.channels
     W, dtype, size, zero = S + H, states.dtype, states.itemsize, states.dtype.type(0.0)
     skipped = S if p.size else 0
     for low in range(first, stop, TILE):
         rows = min(TILE, stop - low)
         high = low + rows
-        bars, back = np.zeros((rows, W), dtype), np.empty((rows, columns), dtype)
+        cotangents, back = np.zeros((rows, W), dtype), np.empty((rows, columns), dtype)
         driven, u_bar = np.empty((rows, q_columns), dtype), np.empty(rows * H, dtype)
         to_x, z_bar = np.empty((rows, x_columns), dtype), np.empty(rows * H, dtype)
         depth = -(-CHUNK // rows) * rows
         chunk, chunk_h = np.zeros((depth, W), dtype), np.zeros((depth, columns + SPREAD), dtype)
         chunk_u, chunk_x = np.zeros((depth, q_columns + SPREAD), dtype), np.zeros((depth, x_columns + SPREAD), dtype)
         gathered = 0
-        bars[:, :S] = d_start[low:high]
+        cotangents[:, :S] = d_start[low:high]
         for k in range(T):
             t = T - 1 - k
-            u = risen[t, low * H : high * H]
-            _arrive(bars, d_states[t if d_states.shape[0] > 1 else 0, low * S : high * S], rows, S)
+            u = activated[t, low * H : high * H]
+            _add_arriving(cotangents, d_states[t if d_states.shape[0] > 1 else 0, low * S : high * S], rows, S)
             if q.size == 0:
                 multiply(
-                    zero, bars.ctypes.data, W * size, size, rows, q_packed.ctypes.data, S, driven.ctypes.data,
+                    zero, cotangents.ctypes.data, W * size, size, rows, q_packed.ctypes.data, S, driven.ctypes.data,
                     q_columns * size, S, False,
                 )  # fmt: skip
-            _through_gain(bars, driven, q, rows, H, u_bar)
+            _through_gain(cotangents, driven, q, rows, H, u_bar)
             slope_into(code, u, u_bar)
             if d == 0:
                 z_bar = d_inputs[t, low * H : high * H]
-            _put(bars, u_bar, z_bar, rows, S, H)
+            _store_drive_gradient(cotangents, u_bar, z_bar, rows, S, H)
             if d > 0 and d_inputs.shape[0] > 0:
                 project_back(mapped, z_bar, rows, to_x, d_inputs[t, low * d : high * d])
             if d_matrices.shape[0] > 0:
                 before = states[t - 1, low * S : high * S] if t > 0 else initial[low:high].reshape(-1)
-                _gather(bars, before, u, chunk, chunk_h, chunk_u, gathered, rows, H, S, skipped, q.size == 0)
-                _sum_coefficients(bars, before, u, d_p[slot], d_q[slot], rows, H, S)
+                _gather(cotangents, before, u, chunk, chunk_h, chunk_u, gathered, rows, H, S, skipped, q.size == 0)
+                _sum_coefficients(cotangents, before, u, d_p[slot], d_q[slot], rows, H, S)
                 if d > 0:
                     gather_inputs(mapped, t, low, rows, chunk_x, gathered)
                     sum_bias(z_bar, d_b[slot], rows)
@@ -276,40 +276,40 @@ def _backward(
                     _sum_matrices(zero, chunk, S, S + d_v.shape[1], chunk_x, d_v[slot], gathered)
                     gathered = 0
             multiply(
-                zero, bars.ctypes.data + skipped * size, W * size, size, rows, packed.ctypes.data, W - skipped,
+                zero, cotangents.ctypes.data + skipped * size, W * size, size, rows, packed.ctypes.data, W - skipped,
                 back.ctypes.data, columns * size, W - skipped, False,
             )  # fmt: skip
-            _retreat(bars, back, p, rows, H, S)
-        d_start[low:high] = bars[:, :S]
+            _step_back_state(cotangents, back, p, rows, H, S)
+        d_start[low:high] = cotangents[:, :S]
 
 
 @no_type_check
 @njit(**_OPTIONS)
-def _arrive(bars, arriving, rows, S):
+def _add_arriving(cotangents, arriving, rows, S):
     """Add what arrives at the output of this step."""
     for r in range(rows):
         for i in range(S):
-            bars[r, i] += arriving[r * S + i]
+            cotangents[r, i] += arriving[r * S + i]
 
 
 @no_type_check
 @njit(**_OPTIONS)
-def _put(bars, u_bar, d_z, rows, S, H):
+def _store_drive_gradient(cotangents, u_bar, d_z, rows, S, H):
     """Write z̄ out and beside h̄, so that both go back through one product."""
     for r in range(rows):
         for c in range(H):
-            bars[r, S + c] = u_bar[r * H + c]
+            cotangents[r, S + c] = u_bar[r * H + c]
             d_z[r * H + c] = u_bar[r * H + c]
 
 
 @no_type_check
 @njit(**_OPTIONS)
-def _gather(bars, before, u, chunk, chunk_h, chunk_u, gathered, rows, H, S, skipped, full_gain):
+def _gather(cotangents, before, u, chunk, chunk_h, chunk_u, gathered, rows, H, S, skipped, full_gain):
     """Keep h̄, z̄, the state before and, for a full Q, σ until the chunk is multiplied."""
     first = 0 if full_gain else skipped
     for r in range(rows):
         for i in range(first, S + H):
-            chunk[gathered + r, i] = bars[r, i]
+            chunk[gathered + r, i] = cotangents[r, i]
         for i in range(S):
             chunk_h[gathered + r, i] = before[r * S + i]
         if full_gain:
@@ -330,7 +330,7 @@ def _sum_matrices(zero, chunk, start, stop, right, total, count):
 
 @no_type_check
 @njit(**_OPTIONS)
-def _through_gain(bars, driven, q, rows, H, u_bar):
+def _through_gain(cotangents, driven, q, rows, H, u_bar):
     """Give Qᵀ h̄."""
     for r in range(rows):
         if q.size == 0:
@@ -338,35 +338,35 @@ def _through_gain(bars, driven, q, rows, H, u_bar):
                 u_bar[r * H + c] = driven[r, c]
         for i in range(q.size):
             for c in range(H):
-                grown = q[i] * bars[r, i * H + c]
+                grown = q[i] * cotangents[r, i * H + c]
                 u_bar[r * H + c] = grown if i == 0 else u_bar[r * H + c] + grown
 
 
 @no_type_check
 @njit(**_OPTIONS)
-def _retreat(bars, back, p, rows, H, S):
+def _step_back_state(cotangents, back, p, rows, H, S):
     """Put the gradient of the state before in place of the one after: Pᵀ h̄ + Wᵀ z̄."""
     for r in range(rows):
         for j in range(p.shape[0]):
             for i in range(p.shape[0]):
                 for c in range(H):
-                    back[r, j * H + c] += p[i, j] * bars[r, i * H + c]
+                    back[r, j * H + c] += p[i, j] * cotangents[r, i * H + c]
         for i in range(S):
-            bars[r, i] = back[r, i]
+            cotangents[r, i] = back[r, i]
 
 
 @no_type_check
 @njit(**_OPTIONS)
-def _sum_coefficients(bars, before, u, d_p, d_q, rows, H, S):
+def _sum_coefficients(cotangents, before, u, d_p, d_q, rows, H, S):
     """Add to the gradients of the coefficients, unit by unit: h̄_i h_j for P and h̄_i u for Q."""
     for r in range(rows):
         for i in range(d_p.shape[0]):
             for j in range(d_p.shape[1]):
                 for c in range(H):
-                    d_p[i, j, c] += bars[r, i * H + c] * before[r * S + j * H + c]
+                    d_p[i, j, c] += cotangents[r, i * H + c] * before[r * S + j * H + c]
         for i in range(d_q.shape[0]):
             for c in range(H):
-                d_q[i, c] += bars[r, i * H + c] * u[r * H + c]
+                d_q[i, c] += cotangents[r, i * H + c] * u[r * H + c]
 
 
 def _coefficients(linear: Tensor, gain: Tensor, S: int, dtype: torch.dtype) -> tuple[Any, Any]:

@@ -6,7 +6,7 @@ over many multiprocessors. The next step's inputs are asked for before the curre
 applied in float32 beside the product, so that rounding to tf32 touches only what is off it: of I + εA the part ε.
 
 Matrices too large for one multiprocessor are cut into slices of units, a program each; the programs of the same rows
-hand each other their part of the state (`ops.hand_over`).
+hand each other their part of the state (`ops.publish`).
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from sostenuto.ops._gpu.activation import activate, slope
 from sostenuto.ops._gpu.columns import call_into_cache, on_device
-from sostenuto.ops._gpu.publish import arrived, hand_over, room
+from sostenuto.ops._gpu.publish import empty, publish, spin_load
 from sostenuto.ops._gpu.tile_product import matrix, parts, product
 from sostenuto.ops.activation import ACTIVATIONS
 from sostenuto.ops.dense.plan import Plan, planned
@@ -43,18 +43,18 @@ def forward(
     """Give every state, the last one and, where ``keep``, σ at every step, in the precision of the inputs."""
     T, B, H = inputs.shape
     cut: Any = planned(start, weight, linear, gain, precision)
-    states = room(start, T, shared=cut.slices > 1)
-    passed = room(start[:, :H], T, shared=True) if cut.slices > 1 and gain.ndim == 2 else states
+    states = empty(start, T, shared=cut.slices > 1)
+    passed = empty(start[:, :H], T, shared=True) if cut.slices > 1 and gain.ndim == 2 else states
     last = start.new_empty(start.shape)
-    risen = inputs.new_empty((T, B, H) if keep else (0,))
+    activated = inputs.new_empty((T, B, H) if keep else (0,))
     bend = start.new_zeros(H) if threshold is None else threshold
     matrices = _prepared(weight, linear, gain, linear.shape[0] == start.shape[1], precision)
     with on_device(inputs):
         _forward[_grid(B, cut)](
-            inputs.contiguous(), start.contiguous(), *matrices, bend.contiguous(), states, last, risen, passed, T, B, H,
-            KEEP=keep, **_options(H, cut, start, linear, gain, activation, precision),
+            inputs.contiguous(), start.contiguous(), *matrices, bend.contiguous(), states, last, activated, passed,
+            T, B, H, KEEP=keep, **_options(H, cut, start, linear, gain, activation, precision),
         )  # fmt: skip
-    return states, last, risen
+    return states, last, activated
 
 
 def backward(
@@ -65,50 +65,50 @@ def backward(
     activation: str,
     precision: str,
     states: Float[Tensor, "T B S"],
-    risen: Float[Tensor, "T B H"],
+    activated: Float[Tensor, "T B H"],
     d_states: Float[Tensor, "T1 B S"],
     d_last: Float[Tensor, "B S"],
     wanted: list[bool],
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Give the gradients of inputs, start, weight, linear and gain; the last three only where ``wanted``."""
-    T, B, H = risen.shape
+    T, B, H = activated.shape
     cut: Any = planned(start, weight, linear, gain, precision)
-    d_inputs, d_start = risen.new_empty((T, B, H)), start.new_empty(start.shape)
+    d_inputs, d_start = activated.new_empty((T, B, H)), start.new_empty(start.shape)
     full, summing = linear.shape[0] == start.shape[1], any(wanted[1:])
     shared = cut.slices > 1 and (full or gain.ndim == 2)
-    bars = room(start, T if summing or shared else 0, shared=shared)
-    apart = cut.slices > 1 and risen.dtype != start.dtype
+    cotangents = empty(start, T if summing or shared else 0, shared=shared)
+    apart = cut.slices > 1 and activated.dtype != start.dtype
     if cut.slices > 1 and not apart:
-        d_inputs = room(start[:, :H], T, shared=True)
-    passed = room(start[:, :H], T, shared=True) if apart else d_inputs
+        d_inputs = empty(start[:, :H], T, shared=True)
+    passed = empty(start[:, :H], T, shared=True) if apart else d_inputs
     turned = weight.T, linear.T if full else linear, gain.T if gain.ndim == 2 else gain
     matrices = _prepared(*turned, full, precision)
     with on_device(start):
         _backward[_grid(B, cut)](
-            *matrices, risen, d_states.contiguous(), d_last.contiguous(), d_inputs, d_start, bars, passed,
+            *matrices, activated, d_states.contiguous(), d_last.contiguous(), d_inputs, d_start, cotangents, passed,
             T, B, H, B * start.shape[1] * (len(d_states) > 1),
             SUMMING=summing, APART=apart, **_options(H, cut, start, linear, gain, activation, precision),
         )  # fmt: skip
-    return d_inputs, d_start, *_summed(start, linear, gain, states, risen, d_inputs, bars, wanted)  # pyright: ignore[reportReturnType]
+    return d_inputs, d_start, *_weight_gradients(start, linear, gain, states, activated, d_inputs, cotangents, wanted)  # pyright: ignore[reportReturnType]
 
 
-def _summed(
-    start: Tensor, linear: Tensor, gain: Tensor, states: Tensor, risen: Tensor, d_inputs: Tensor, bars: Tensor,
-    wanted: list[bool],
+def _weight_gradients(
+    start: Tensor, linear: Tensor, gain: Tensor, states: Tensor, activated: Tensor, d_inputs: Tensor,
+    cotangents: Tensor, wanted: list[bool],
 ) -> Iterator[Tensor]:  # fmt: skip
     """Give the gradients of W, P and Q: products over all time and the batch at once."""
-    H, none = risen.shape[-1], start.new_empty(0)
+    H, none = activated.shape[-1], start.new_empty(0)
     full = linear.shape[0] == start.shape[1]
     yield _outer(d_inputs, start, states) if wanted[0] else none
     if full or not wanted[1]:
-        yield _outer(bars, start, states) if wanted[1] else none
+        yield _outer(cotangents, start, states) if wanted[1] else none
     else:
         before = torch.cat([start[None], states[:-1]]).split(H, -1)
-        yield torch.stack([_inner(a, b) for a in bars.split(H, -1) for b in before]).view(linear.shape)
+        yield torch.stack([_inner(a, b) for a in cotangents.split(H, -1) for b in before]).view(linear.shape)
     if gain.ndim == 2 or not wanted[2]:
-        yield bars.flatten(0, 1).T @ risen.to(start.dtype).flatten(0, 1) if wanted[2] else none
+        yield cotangents.flatten(0, 1).T @ activated.to(start.dtype).flatten(0, 1) if wanted[2] else none
     else:
-        yield torch.stack([_inner(bar, risen) for bar in bars.split(H, -1)])
+        yield torch.stack([_inner(cotangent, activated) for cotangent in cotangents.split(H, -1)])
 
 
 def _outer(left: Tensor, start: Tensor, states: Tensor) -> Tensor:
@@ -171,7 +171,7 @@ def _lines(H, N, AHEAD: tl.constexpr, BLOCK: tl.constexpr, UNITS: tl.constexpr, 
 @no_type_check
 @triton.jit(do_not_specialize=["T", "B"])
 def _forward(  # noqa: C901 (branches of the compiler, not of the program)
-    z, start, weight, linear, diagonal, gain, bend, states, last, risen, passed, T, B, H,
+    z, start, weight, linear, diagonal, gain, bend, states, last, activated, passed, T, B, H,
     KEEP: tl.constexpr, K: tl.constexpr, FULL_P: tl.constexpr, FULL_Q: tl.constexpr, CODE: tl.constexpr,
     EXACT: tl.constexpr, BLOCK: tl.constexpr, WIDTH: tl.constexpr, UNITS: tl.constexpr, SLICES: tl.constexpr,
     AHEAD: tl.constexpr,
@@ -205,7 +205,7 @@ def _forward(  # noqa: C901 (branches of the compiler, not of the program)
     b_bend = tl.load(bend + o_n, mask=o_n < H, other=0.0)
     b_y = tl.load(start + o_b * S + o_k, mask=m_bk, other=0.0)
     b_yn = tl.load(start + o_b * S + o_n, mask=m_bn, other=0.0)
-    p_z, p_u, p_s, p_all = z + o_b * H + o_n, risen + o_b * H + o_n, states + o_b * S + o_n, states + o_b * S + o_k
+    p_z, p_u, p_s, p_all = z + o_b * H + o_n, activated + o_b * H + o_n, states + o_b * S + o_n, states + o_b * S + o_k
     p_q, p_q_all = passed + o_b * H + o_n, passed + o_b * H + o_k
     p_line = z + _lines(H, N, AHEAD, BLOCK, UNITS, SLICES)
     b_z = tl.load(p_z, mask=m_bn, other=0.0).to(tl.float32)
@@ -227,19 +227,19 @@ def _forward(  # noqa: C901 (branches of the compiler, not of the program)
         elif FULL_Q:
             b_all = b_u
             if SLICES > 1:
-                hand_over(p_q, b_u, m_bn)
-                b_all = arrived(p_q_all, m_bk)
+                publish(p_q, b_u, m_bn)
+                b_all = spin_load(p_q_all, m_bk)
             b_yn = product(b_qm, b_qm_rest, b_all, b_yn if FULL_P else b_p * b_yn, EXACT)
             p_q += N
             p_q_all += N
         else:
             b_yn = (b_yn if FULL_P else b_p * b_yn) + b_q * b_u
         if SLICES > 1:
-            hand_over(p_s, b_yn, m_bn)
+            publish(p_s, b_yn, m_bn)
             if K == 2:
-                hand_over(p_s + H, b_vn, m_bn)
-                b_v = arrived(p_all + H, m_bk)
-            b_y = arrived(p_all, m_bk)
+                publish(p_s + H, b_vn, m_bn)
+                b_v = spin_load(p_all + H, m_bk)
+            b_y = spin_load(p_all, m_bk)
         else:
             tl.store(p_s, b_yn, mask=m_bn)
             b_y = b_yn
@@ -259,7 +259,7 @@ def _forward(  # noqa: C901 (branches of the compiler, not of the program)
 @no_type_check
 @triton.jit(do_not_specialize=["T", "B"])
 def _backward(  # noqa: C901 (branches of the compiler, not of the program)
-    weight, linear, diagonal, gain, risen, d_states, d_last, d_z, d_start, bars, passed, T, B, H, STRIDE,
+    weight, linear, diagonal, gain, activated, d_states, d_last, d_z, d_start, cotangents, passed, T, B, H, STRIDE,
     SUMMING: tl.constexpr, APART: tl.constexpr, K: tl.constexpr, FULL_P: tl.constexpr, FULL_Q: tl.constexpr,
     CODE: tl.constexpr, EXACT: tl.constexpr, BLOCK: tl.constexpr, WIDTH: tl.constexpr, UNITS: tl.constexpr,
     SLICES: tl.constexpr, AHEAD: tl.constexpr,
@@ -292,10 +292,10 @@ def _backward(  # noqa: C901 (branches of the compiler, not of the program)
         b_qm_rest = matrix(gain + H * H, o_n, o_k, H, H, False) if EXACT else b_qm
     else:
         b_q = tl.load(gain)
-    p_u, p_z = risen + end + o_n, d_z + end + o_n
-    p_b, p_b_all = bars + end_s + o_n, bars + end_s + o_k
+    p_u, p_z = activated + end + o_n, d_z + end + o_n
+    p_b, p_b_all = cotangents + end_s + o_n, cotangents + end_s + o_k
     p_q, p_q_all = passed + end + o_n, passed + end + o_k
-    p_line_u = risen + (T - 1) * N + _lines(H, -N, AHEAD, BLOCK, UNITS, SLICES)
+    p_line_u = activated + (T - 1) * N + _lines(H, -N, AHEAD, BLOCK, UNITS, SLICES)
     p_line_d = d_states + (T - 1) * NS + _lines(S, -NS, AHEAD, BLOCK, UNITS, SLICES)
     b_u = tl.load(p_u, mask=m_bn, other=0.0).to(tl.float32)
     p_u -= N
@@ -311,23 +311,23 @@ def _backward(  # noqa: C901 (branches of the compiler, not of the program)
             if STRIDE != 0:
                 call_into_cache(p_line_d - (t + AHEAD) * NS)
         if SLICES > 1 and (FULL_P or FULL_Q):
-            hand_over(p_b, b_bn, m_bn)
+            publish(p_b, b_bn, m_bn)
         elif SUMMING:
             tl.store(p_b, b_bn, mask=m_bn)
             if K == 2:
                 tl.store(p_b + H, b_cn, mask=m_bn)
         if FULL_Q:
-            b_b = arrived(p_b_all, m_bk) if SLICES > 1 else b_bn
+            b_b = spin_load(p_b_all, m_bk) if SLICES > 1 else b_bn
             b_z = product(b_qm, b_qm_rest, b_b, tl.zeros_like(b_bn), EXACT) * slope(b_u, CODE)
         elif K == 2:
             b_z = (b_q * b_bn + b_qv * b_cn) * slope(b_u, CODE)
         else:
             b_z = b_q * b_bn * slope(b_u, CODE)
         if SLICES > 1:
-            hand_over(p_q, b_z, m_bn)
+            publish(p_q, b_z, m_bn)
             if FULL_P and not FULL_Q:
-                b_b = arrived(p_b_all, m_bk)
-            b_g = arrived(p_q_all, m_bk)
+                b_b = spin_load(p_b_all, m_bk)
+            b_g = spin_load(p_q_all, m_bk)
         else:
             b_b, b_g = b_bn, b_z
         if SLICES == 1 or APART:

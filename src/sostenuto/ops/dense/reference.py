@@ -24,8 +24,8 @@ def dense_scan_reference(
 
     def step(drives: tuple[Tensor, ...], now: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         (drive,), (state,) = drives, now
-        risen = activate(state @ weight.mT + drive, activation, threshold)
-        return (_linear_part(state, linear) + _gained(risen, gain),)
+        activated = activate(state @ weight.mT + drive, activation, threshold)
+        return (_linear_part(state, linear) + _gained(activated, gain),)
 
     states, (last,) = over_time(step, (inputs.to(start.dtype),), (start,))
     return states, last
@@ -39,8 +39,8 @@ def _linear_part(state: Tensor, linear: Tensor) -> Tensor:
     return (linear @ parts).flatten(-2)
 
 
-def _gained(risen: Tensor, gain: Tensor) -> Tensor:
+def _gained(activated: Tensor, gain: Tensor) -> Tensor:
     """Give Q u: a full matrix, or one coefficient a component."""
     if gain.ndim == 2:
-        return risen @ gain.mT
-    return (gain[:, None] * risen[..., None, :]).flatten(-2)
+        return activated @ gain.mT
+    return (gain[:, None] * activated[..., None, :]).flatten(-2)

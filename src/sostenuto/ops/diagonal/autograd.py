@@ -66,7 +66,7 @@ class _Scan(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
-        """Run the kernel of the device and save what the way back needs."""
+        """Run the kernel of the device and save what the backward pass needs."""
         output = _kernels(inputs[2]).forward(*inputs)
         ctx.set_materialize_grads(False)
         _setup(ctx, inputs, output)

@@ -98,61 +98,61 @@ def _backward(z, x, start, vectors, code, states, d_states, d_z, d_x, d_start, s
     w, p = vectors[0, first:stop].copy(), vectors[1, first:stop].copy()
     q, threshold = vectors[2, first:stop].copy(), vectors[3, first:stop].copy()
     product, u, u_bar = np.empty((1, n), z.dtype), np.empty(n, z.dtype), np.empty(n, z.dtype)
-    bar, partial = d_start[first:stop].copy(), np.zeros((4, n), z.dtype)
+    cotangent, partial = d_start[first:stop].copy(), np.zeros((4, n), z.dtype)
     for k in range(T):
         t = T - 1 - k
         before = states[t - 1, first:stop] if t > 0 else start[first:stop]
         arriving, z_bar = d_states[t if d_states.shape[0] > 1 else 0, first:stop], d_z[t, first:stop]
         for i in range(n):
             product[0, i] = w[i] * before[i]
-            bar[i] += arriving[i]
+            cotangent[i] += arriving[i]
         activate_tile(code, product, z[t, first:stop], threshold, u, 1)
         if gated:
-            _leave_gate(before, x[t, first:stop], u, bar, u_bar, d_x[t, first:stop])
+            _through_gate(before, x[t, first:stop], u, cotangent, u_bar, d_x[t, first:stop])
         else:
-            _leave_sum(before, u, p, q, bar, u_bar, partial)
+            _through_sum(before, u, p, q, cotangent, u_bar, partial)
         slope_into(code, u, u_bar)
-        _leave_unit(before, u, w, bar, u_bar, z_bar, partial)
+        _through_unit(before, u, w, cotangent, u_bar, z_bar, partial)
         if k % FLUSH == FLUSH - 1 or t == 0:
             for j in range(4):
                 for i in range(n):
                     sums[j, first + i] += partial[j, i]
                     partial[j, i] = 0
-    d_start[first:stop] = bar
+    d_start[first:stop] = cotangent
 
 
 @no_type_check
 @njit(**OPTIONS)
-def _leave_gate(before, x, u, bar, u_bar, x_bar):
+def _through_gate(before, x, u, cotangent, u_bar, x_bar):
     """Go back through c = x̃ + f(c′ − x̃)."""
     for i in range(before.shape[0]):
-        u_bar[i] = bar[i] * (before[i] - x[i])
-        kept = bar[i] * u[i]
-        x_bar[i] = bar[i] - kept
-        bar[i] = kept
+        u_bar[i] = cotangent[i] * (before[i] - x[i])
+        kept = cotangent[i] * u[i]
+        x_bar[i] = cotangent[i] - kept
+        cotangent[i] = kept
 
 
 @no_type_check
 @njit(**OPTIONS)
-def _leave_sum(before, u, p, q, bar, u_bar, partial):
+def _through_sum(before, u, p, q, cotangent, u_bar, partial):
     """Go back through h = p h′ + q u."""
     for i in range(before.shape[0]):
-        u_bar[i] = bar[i] * q[i]
-        partial[1, i] += bar[i] * before[i]
-        partial[2, i] += bar[i] * u[i]
-        bar[i] *= p[i]
+        u_bar[i] = cotangent[i] * q[i]
+        partial[1, i] += cotangent[i] * before[i]
+        partial[2, i] += cotangent[i] * u[i]
+        cotangent[i] *= p[i]
 
 
 @no_type_check
 @njit(**OPTIONS)
-def _leave_unit(before, u, w, bar, u_bar, z_bar, partial):
+def _through_unit(before, u, w, cotangent, u_bar, z_bar, partial):
     """Go back through a = w h′ + z and, for modrelu, its threshold."""
     zero = u.dtype.type(0.0)
     for i in range(before.shape[0]):
         z_bar[i] = u_bar[i]
         partial[0, i] += u_bar[i] * before[i]
         partial[3, i] += -u_bar[i] if u[i] < zero else u_bar[i]
-        bar[i] += w[i] * u_bar[i]
+        cotangent[i] += w[i] * u_bar[i]
 
 
 def _candidates(candidates: Tensor | None, dtype: torch.dtype) -> Any:

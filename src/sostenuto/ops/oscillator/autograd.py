@@ -13,7 +13,7 @@ from torch import Tensor
 
 from sostenuto.ops.backend import native_backend
 from sostenuto.ops.dispatch import folded, one_by_one, run_adjoint, runs_eagerly
-from sostenuto.ops.oscillator.checkpoints import new_marks
+from sostenuto.ops.oscillator.checkpoints import new_checkpoints
 from sostenuto.ops.oscillator.reference import oscillator_scan_reference
 
 
@@ -21,9 +21,9 @@ from sostenuto.ops.oscillator.reference import oscillator_scan_reference
 def oscillator_scan_op(
     x: Tensor, weight: Tensor, step: Tensor, stiffness: float, y: Tensor, z: Tensor, timespans: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Run the scan; return y at every step, z at the last, and the marks that the way back starts from."""
-    marks = new_marks(x, y)
-    return *_forward(marks, x, weight, step, stiffness, y, z, timespans), marks
+    """Run the scan; return y at every step, z at the last, and the checkpoints that the backward pass starts from."""
+    checkpoints = new_checkpoints(x, y)
+    return *_forward(checkpoints, x, weight, step, stiffness, y, z, timespans), checkpoints
 
 
 @torch.library.custom_op("sostenuto::oscillator_scan_backward", mutates_args=())
@@ -38,10 +38,10 @@ def oscillator_scan_backward_op(
     timespans: Tensor | None,
     d_outputs: Tensor,
     d_last: Tensor,
-    marks: Tensor,
+    checkpoints: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Run the adjoint; return the gradients of x, weight, step, y and z."""
-    found = _adjoint(x, weight, step, stiffness, y, outputs, last, timespans, d_outputs, d_last, marks)
+    found = _adjoint(x, weight, step, stiffness, y, outputs, last, timespans, d_outputs, d_last, checkpoints)
     d_x, d_weight, d_step, d_y, d_z = found
     return d_x, d_weight.clone(), d_step.clone(), d_y, d_z  # an operator's results may not share memory
 
@@ -56,20 +56,20 @@ def _kernels(backend: str) -> Any:
     return importlib.import_module("sostenuto.ops.oscillator." + ("cpu.scan" if backend == "cpu" else "gpu"))
 
 
-def _forward(marks: Tensor, *inputs: Any) -> tuple[Tensor, Tensor]:
-    """Run the kernel of the device; one that knows no marks is given none."""
-    return kernels_of(inputs[4]).forward(*inputs, *([marks] if len(marks) else []))
+def _forward(checkpoints: Tensor, *inputs: Any) -> tuple[Tensor, Tensor]:
+    """Run the kernel of the device; one that knows no checkpoints is given none."""
+    return kernels_of(inputs[4]).forward(*inputs, *([checkpoints] if len(checkpoints) else []))
 
 
 def _adjoint(*inputs: Any) -> tuple[Tensor, ...]:
-    *others, marks = inputs
-    return kernels_of(marks).backward(*others, *([marks] if len(marks) else []))[:5]
+    *others, checkpoints = inputs
+    return kernels_of(checkpoints).backward(*others, *([checkpoints] if len(checkpoints) else []))[:5]
 
 
 @oscillator_scan_op.register_fake
 def _scan_shapes(*inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
     x, _, _, _, y, z, _ = inputs
-    return y.new_empty(x.shape), z.new_empty(z.shape), new_marks(x, y)
+    return y.new_empty(x.shape), z.new_empty(z.shape), new_checkpoints(x, y)
 
 
 @oscillator_scan_backward_op.register_fake
@@ -79,7 +79,7 @@ def _backward_shapes(*inputs: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tens
 
 
 def scan(*inputs: Any) -> tuple[Tensor, Tensor]:
-    """Run the scan: straight through autograd in eager code, as a registered operator where something looks on."""
+    """Run the scan: straight through autograd in eager code, as a registered operator outside plain eager mode."""
     if not runs_eagerly(*inputs):
         return oscillator_scan_op(*inputs)[:2]
     if not torch.is_grad_enabled():
@@ -92,10 +92,10 @@ class _Scan(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
-        """Run the kernel of the device and save what the way back needs."""
-        marks = new_marks(inputs[0], inputs[4])
-        output = _forward(marks, *inputs)
-        _save(ctx, inputs, (*output, marks))
+        """Run the kernel of the device and save what the backward pass needs."""
+        checkpoints = new_checkpoints(inputs[0], inputs[4])
+        output = _forward(checkpoints, *inputs)
+        _save(ctx, inputs, (*output, checkpoints))
         # The CPU kernels know what to do where nothing arrives.
         ctx.set_materialize_grads(native_backend(inputs[4]) == "gpu")
         return output
@@ -125,14 +125,14 @@ def _backward(ctx: Any, d_outputs: Tensor, d_last: Tensor, _: Tensor) -> tuple[T
 def _differentiated(
     ctx: Any, d_outputs: Tensor | None, d_last: Tensor | None, adjoint: Any
 ) -> tuple[Tensor | None, ...]:
-    x, weight, step, y, z, timespans, outputs, last, marks = ctx.saved_tensors
+    x, weight, step, y, z, timespans, outputs, last, checkpoints = ctx.saved_tensors
     if torch.is_grad_enabled():
         d_x, d_weight, d_step, d_y, d_z = _recorded(
             ctx.stiffness, (x, weight, step, y, z), timespans, d_outputs, d_last
         )
     else:
         d_x, d_weight, d_step, d_y, d_z = adjoint(
-            x, weight, step, ctx.stiffness, y, outputs, last, timespans, d_outputs, d_last, marks
+            x, weight, step, ctx.stiffness, y, outputs, last, timespans, d_outputs, d_last, checkpoints
         )
         d_x = None if d_x is None else d_x.to(x.dtype)
     return d_x, d_weight, d_step, None, d_y, d_z, None
@@ -169,8 +169,8 @@ def _batched(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[
             for tensor, dim, axis in ((x, in_dims[0], 1), (y, in_dims[4], 0), (z, in_dims[5], 0))
         )
         spans = None if timespans is None else folded(timespans, in_dims[6], size, 1)
-        outputs, last, marks = oscillator_scan_op(x, weight, step, stiffness, y, z, spans)
-        parted = outputs.unflatten(1, (size, -1)), last.unflatten(0, (size, -1)), marks.unflatten(1, (size, -1))
+        outputs, last, checkpoints = oscillator_scan_op(x, weight, step, stiffness, y, z, spans)
+        parted = outputs.unflatten(1, (size, -1)), last.unflatten(0, (size, -1)), checkpoints.unflatten(1, (size, -1))
         return parted, (1, 0, 1)
     return one_by_one(oscillator_scan_op, info.batch_size, in_dims, inputs)
 

@@ -1,4 +1,4 @@
-"""Marks: z at every eighth step, from which a wide scan on the GPU goes over its states again on the way back."""
+"""Marks: z at every eighth step, from which a wide scan on the GPU goes over its states again in the backward pass."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -6,16 +6,16 @@ from torch import Tensor
 from sostenuto.ops.backend import native_backend
 
 EVERY = 8
-"""Steps between two marks."""
+"""Steps between two checkpoints."""
 WIDE = 1 << 17
 """From so many columns (batch × units) on, memory bounds a scan on the GPU."""
 
 
-def new_marks(x: Float[Tensor, "T B H"], y: Float[Tensor, "B H"]) -> Float[Tensor, "n B H"]:
-    """Make room for the marks of a scan of ``x`` from ``y``: none but on a GPU and for many columns.
+def new_checkpoints(x: Float[Tensor, "T B H"], y: Float[Tensor, "B H"]) -> Float[Tensor, "n B H"]:
+    """Allocate the checkpoints of a scan of ``x`` from ``y``: none but on a GPU and for many columns.
 
     >>> import torch
-    >>> len(new_marks(torch.zeros(20, 2, 3), torch.zeros(2, 3)))
+    >>> len(new_checkpoints(torch.zeros(20, 2, 3), torch.zeros(2, 3)))
     0
     """
     steps, batch, hidden = x.shape

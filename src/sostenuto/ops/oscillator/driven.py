@@ -16,7 +16,7 @@ from sostenuto.ops.dispatch import run_adjoint
 from sostenuto.ops.oscillator.reference import oscillator_scan_reference
 
 FUSED_CHANNELS = 8
-"""Up to so many input channels the drive is computed inside the scan, again on the way back; above, by one product."""
+"""Up to so many input channels the drive is computed inside the scan, in both passes; above, by one product."""
 
 
 class DrivenScan(torch.autograd.Function):

@@ -2,9 +2,9 @@
 
 Up to some hundred thousand columns latency bounds it: a step waits for the step before. So the loads of the next ``U``
 steps are issued before the current ``U`` steps are computed, rows further ahead are called into the L2 cache, and there
-is no atomic: every column writes its own sums, added up outside. Beyond, bytes bound it. Then the way forward marks z
-at every eighth step, and the way back goes over the states from mark to mark again instead of reading every y.
-Offsets are 64 bits wide.
+is no atomic: every column writes its own sums, added up outside. Beyond, bytes bound it. Then the forward pass
+checkpoints z at every eighth step, and the backward pass goes over the states from checkpoint to checkpoint again
+instead of reading every y. Offsets are 64 bits wide.
 """
 
 from typing import no_type_check
@@ -34,11 +34,11 @@ def forward(
     y: Float[Tensor, "B H"],
     z: Float[Tensor, "B H"],
     timespans: Float[Tensor, "T B"] | None,
-    marks: Float[Tensor, "n B H"] | None = None,
+    checkpoints: Float[Tensor, "n B H"] | None = None,
 ) -> tuple[Float[Tensor, "T B H"], Float[Tensor, "B H"]]:
     """Give y at every step and z at the last; float32 state, x may be of lower precision.
 
-    z before the steps 0, 8, 16 … is written into ``marks``, where there are any.
+    z before the steps 0, 8, 16 … is written into ``checkpoints``, where there are any.
     """
     T, B, H = x.shape
     outputs, last = (
@@ -55,10 +55,10 @@ def forward(
         z.contiguous(),
         spans,
     )
-    marked = marks is not None and len(marks) > 0
+    marked = checkpoints is not None and len(checkpoints) > 0
     with on_device(x):
         _forward[grid(B * H)](
-            *arguments, outputs, last, marks if marked else last, T, B, H,
+            *arguments, outputs, last, checkpoints if marked else last, T, B, H,
             HAS_SPANS=timespans is not None, N=B * H, EVERY=EVERY if marked else 0,
             **(TO_MARKS if marked else _shape(B * H, "forward")),
         )  # fmt: skip
@@ -76,11 +76,12 @@ def backward(
     timespans: Float[Tensor, "T B"] | None,
     d_outputs: Float[Tensor, "T B H"],
     d_last: Float[Tensor, "B H"],
-    marks: Float[Tensor, "n B H"] | None = None,
+    checkpoints: Float[Tensor, "n B H"] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Give the gradients of x, weight, step, y and z.
 
-    z at each step is followed back from the last one; with ``marks``, y and z are found again from each mark on.
+    z at each step is followed back from the last one; with ``checkpoints``, y and z are found again from each
+    checkpoint on.
     """
     T, B, H = x.shape
     d_x = torch.empty((T, B, H), device=x.device, dtype=x.dtype)
@@ -98,8 +99,8 @@ def backward(
     states = (y.contiguous(), last.contiguous(), d_last.contiguous(), spans)
     written, shape = (d_x, sums, d_y, d_z, T, B, H), {"HAS_SPANS": timespans is not None, "N": B * H}
     with on_device(x):
-        if marks is not None and len(marks):
-            _backward_marked[grid(B * H)](*read, *states, marks, *written, EVERY=EVERY, **shape, **FROM_MARKS)
+        if checkpoints is not None and len(checkpoints):
+            _backward_marked[grid(B * H)](*read, *states, checkpoints, *written, EVERY=EVERY, **shape, **FROM_MARKS)
         else:
             _backward[grid(B * H)](*read, *states, *written, **shape, **_shape(B * H, "backward"))
     d_weight, d_step = sums.sum(0)
@@ -109,7 +110,7 @@ def backward(
 @no_type_check
 @triton.jit(do_not_specialize=["T", "B", "H"])
 def _forward(
-    x, weight, step, alpha, y0, z0, spans, outputs, last, marks, T, B, H,
+    x, weight, step, alpha, y0, z0, spans, outputs, last, checkpoints, T, B, H,
     HAS_SPANS: tl.constexpr, N: tl.constexpr, EVERY: tl.constexpr,
     BLOCK: tl.constexpr, U: tl.constexpr, AHEAD: tl.constexpr,
 ):  # fmt: skip
@@ -121,7 +122,7 @@ def _forward(
     b_g0 = tl.load(step + o_h, mask=m_c, other=0.0)
     b_y = tl.load(y0 + o_c, mask=m_c, other=0.0)
     b_z = tl.load(z0 + o_c, mask=m_c, other=0.0)
-    p_x, p_y, p_s, p_m = x + o_c, outputs + o_c, spans + o_b, marks + o_c
+    p_x, p_y, p_s, p_m = x + o_c, outputs + o_c, spans + o_b, checkpoints + o_c
     blocks = T // U
     rows = load_rows(p_x, N, o_c < tl.where(blocks > 0, N, 0), U)
     for k in range(blocks):
@@ -164,7 +165,7 @@ def _forward(
 @no_type_check
 @triton.jit
 def _local(b_x, b_y, b_w, alpha):
-    """Give tanh + αy and tanh's slope at one step: what the way back needs and no other step has a part in."""
+    """Give tanh + αy and tanh's slope at one step: what the backward pass needs and no other step has a part in."""
     b_a = b_w * b_y + b_x
     b_t, b_slope = tanh_with_slope(b_a, b_a * TWO_LOG2E)
     return b_t + alpha * b_y, b_slope
@@ -187,7 +188,7 @@ def _adjoint(b_f, b_slope, b_y, b_o, b_w, b_g, b_s, alpha, b_z, b_yb, b_zb, b_dw
 
 @no_type_check
 @triton.jit
-def _step_back(
+def _step_backward(
     x, outputs, d_outputs, d_x, y0, spans, t, o_c, o_b, B,
     b_w, b_g0, alpha, b_z, b_yb, b_zb, b_dw, b_dg, HAS_SPANS: tl.constexpr, N: tl.constexpr,
 ):  # fmt: skip
@@ -259,7 +260,7 @@ def _backward(
         p_d, p_s = p_d - U * N, p_s - U * B
         x_rows, y_rows, o_rows = x_more, y_more, o_more
     for t in range(T - 1 - blocks * U, -1, -1):
-        b_z, b_yb, b_zb, b_dw, b_dg = _step_back(
+        b_z, b_yb, b_zb, b_dw, b_dg = _step_backward(
             x, outputs, d_outputs, d_x, y0, spans, t, o_c, o_b, B,
             b_w, b_g0, alpha, b_z, b_yb, b_zb, b_dw, b_dg, HAS_SPANS, N,
         )  # fmt: skip
@@ -282,7 +283,7 @@ def _first_y(outputs, y0, c, o_c, EVERY: tl.constexpr, N: tl.constexpr, more):
 @no_type_check
 @triton.jit(do_not_specialize=["T", "B", "H"])
 def _backward_marked(
-    x, outputs, d_outputs, weight, step, alpha, y0, last, d_last, spans, marks,
+    x, outputs, d_outputs, weight, step, alpha, y0, last, d_last, spans, checkpoints,
     d_x, sums, d_y, d_z, T, B, H,
     HAS_SPANS: tl.constexpr, N: tl.constexpr, EVERY: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -297,13 +298,13 @@ def _backward_marked(
     b_dw, b_dg = tl.zeros_like(b_zb), tl.zeros_like(b_zb)
     chunks = T // EVERY
     for t in range(T - 1, chunks * EVERY - 1, -1):
-        b_z, b_yb, b_zb, b_dw, b_dg = _step_back(
+        b_z, b_yb, b_zb, b_dw, b_dg = _step_backward(
             x, outputs, d_outputs, d_x, y0, spans, t, o_c, o_b, B,
             b_w, b_g0, alpha, b_z, b_yb, b_zb, b_dw, b_dg, HAS_SPANS, N,
         )  # fmt: skip
     start = (chunks - 1).to(tl.int64) * EVERY * N + o_c
     p_x, p_o, p_d = x + start, d_outputs + start, d_x + start
-    p_m, p_s = marks + (chunks - 1).to(tl.int64) * N + o_c, spans + (chunks - 1).to(tl.int64) * EVERY * B + o_b
+    p_m, p_s = checkpoints + (chunks - 1).to(tl.int64) * N + o_c, spans + (chunks - 1).to(tl.int64) * EVERY * B + o_b
     more = o_c < tl.where(chunks > 0, N, 0)
     x_rows = load_rows(p_x, N, more, EVERY)
     y_first, z_first = _first_y(outputs, y0, chunks - 1, o_c, EVERY, N, more), tl.load(p_m, mask=more, other=0.0)

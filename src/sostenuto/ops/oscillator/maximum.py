@@ -1,4 +1,4 @@
-"""The largest value over time, with a way back that costs next to nothing on the CPU."""
+"""The largest value over time, with a backward pass that costs next to nothing on the CPU."""
 
 from typing import Any
 
@@ -13,8 +13,9 @@ from sostenuto.ops.dispatch import in_forward_mode, run_adjoint, runs_eagerly
 def time_max(values: Float[Tensor, "B T H"]) -> Float[Tensor, "B H"]:
     """Give max_t values; where several steps hold it, they share its gradient evenly, as in `torch.amax`.
 
-    torch's own way back goes three times over all steps. In eager code on the CPU, where values lie step after step as
-    the layers write them, one pass finds the largest value again and hands it its gradient. All others are torch's.
+    torch's own backward pass goes three times over all steps. In eager code on the CPU, where values lie step after
+    step as the layers write them, one pass finds the largest value again and hands it its gradient. All others are
+    torch's.
 
     >>> time_max(torch.tensor([[[1.0, 4.0], [3.0, 2.0]]])).tolist()
     [[3.0, 4.0]]
@@ -27,7 +28,7 @@ def time_max(values: Float[Tensor, "B T H"]) -> Float[Tensor, "B H"]:
 
 
 class _TimeMax(torch.autograd.Function):
-    """torch's maximum, and a way back in one pass."""
+    """torch's maximum, and a backward pass in one pass."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor) -> Tensor:
@@ -46,4 +47,4 @@ class _TimeMax(torch.autograd.Function):
             return holds * (gradient / holds.sum(1))[:, None]
         from sostenuto.ops.oscillator.cpu import maximum as cpu
 
-        return run_adjoint(lambda gradient: (cpu.handed_back(values, largest, gradient),), gradient)[0]
+        return run_adjoint(lambda gradient: (cpu.max_backward(values, largest, gradient),), gradient)[0]

@@ -19,7 +19,7 @@ def oscillator_scan_reference(
     *,
     timespans: Float[Tensor, "T B"] | None = None,
 ) -> tuple[Float[Tensor, "T B H"], Float[Tensor, "B H"], Float[Tensor, "B H"]]:
-    """Step the symplectic Euler map of paper 002, eq. (6), one time after the other.
+    """Step the symplectic Euler map of rusch2021, eq. (6), one time after the other.
 
     The state is kept in the dtype of ``y``; inputs of lower precision are raised to it.
     """
@@ -56,7 +56,7 @@ def inverse_reference(
     timespans: Float[Tensor, "T B"] | None = None,
     velocities: bool = False,
 ) -> Inverted:
-    """Step y ← y − g z, z ← z + g(tanh(w y + x_n) + αy) from the last state to the first (paper 002, eq. (7)).
+    """Step y ← y − g z, z ← z + g(tanh(w y + x_n) + αy) from the last state to the first (rusch2021, eq. (7)).
 
     >>> one = torch.ones(1, 1)
     >>> found = inverse_reference(torch.zeros(3, 1, 1), torch.ones(1), torch.zeros(1), 1.0, one, 2 * one)

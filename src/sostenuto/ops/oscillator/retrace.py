@@ -16,7 +16,7 @@ States = sweep.States
 
 
 class Retraced(NamedTuple):
-    """A chunk found again: what the way back reads, the first states, and the largest ones."""
+    """A chunk found again: what the backward pass reads, the first states, and the largest ones."""
 
     trace: sweep.Trace
     first: States
@@ -45,18 +45,18 @@ def advance_chunks(
 
 
 def retrace(layers: Any, x: Float[Tensor, "T B F"], last: States) -> Retraced:
-    """Find all states of a chunk from its last ones (paper 002, eq. (7))."""
+    """Find all states of a chunk from its last ones (rusch2021, eq. (7))."""
     from sostenuto.ops.oscillator.cpu import retrace as cpu
 
     (T, B, channels), (L, _, H), dtype = x.shape, last[0].shape, last[0].dtype
-    top, (kept, risen) = new((T, B, H), dtype), sweep.rooms(T, B, H, L, dtype)
+    top, (kept, activated) = new((T, B, H), dtype), sweep.empty_trace(T, B, H, L, dtype)
     y, z = (part.detach().clone(memory_format=torch.contiguous_format) for part in last)
     y_peak, z_peak = y.abs(), z.abs()
-    written = [part.numpy() for part in (y, z, y_peak, z_peak, kept, risen, top.view(T, B * H))]
+    written = [part.numpy() for part in (y, z, y_peak, z_peak, kept, activated, top.view(T, B * H))]
     read = layers, *sweep.flat_input(x), channels
     kernel: Any = cpu.invert_tile
     run_blocks(lambda low, high: kernel(*read, *written, low, high), B, sweep.tile_of(B))
-    return Retraced(sweep.Trace(kept, risen, last[1].contiguous(), top), (y, z), (y_peak, z_peak))
+    return Retraced(sweep.Trace(kept, activated, last[1].contiguous(), top), (y, z), (y_peak, z_peak))
 
 
 def sweep_back(
@@ -71,7 +71,7 @@ def sweep_back(
     """Walk the chunks in reverse time: find each one's states again, by the inverse if it is true, then its adjoint."""
     d_outputs, d_y, d_z = arriving
     dtype, channels = kept.dtype, x.shape[2]
-    sums = sweep.Sums.room(channels, kept[0, 0], (d_y, d_z))
+    sums = sweep.Sums.empty(channels, kept[0, 0], (d_y, d_z))
     d_x = new(tuple(x.shape), dtype) if input_gradient else None
     layers = sweep.laid_out(cells, plan.stiffness, None, dtype, back=True, input_gradient=input_gradient)
     plan.drift.worst[:], plan.drift.restarted = [0.0] * len(cells), 0
@@ -111,8 +111,8 @@ def drifts(plan: Plan, found: Retraced, first: States) -> bool:
 def _run_again(layers: Any, x: Tensor, first: States) -> sweep.Trace:
     ends = torch.empty_like(first[0]), torch.empty_like(first[1])
     top = new((*x.shape[:2], first[0].shape[2]), first[0].dtype)
-    kept, risen = sweep.run_forward(layers, x, first, ends, top, keep=True)
-    return sweep.Trace(kept, risen, ends[1], top)
+    kept, activated = sweep.run_forward(layers, x, first, ends, top, keep=True)
+    return sweep.Trace(kept, activated, ends[1], top)
 
 
 def _cut(values: Any, start: int, stop: int) -> Any:

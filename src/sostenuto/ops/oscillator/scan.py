@@ -31,7 +31,7 @@ def oscillator_scan(
 
     ``x`` is the drive, (T, B, H); or, with ``input_map`` = (V, b), the raw input (T, B, F), and the drive is V x + b.
     ``step`` is the effective step g of each unit and ``stiffness`` α ≥ 0. ``timespans`` multiplies g at each step; a
-    span of 0 leaves the state as it is. Returns every y, then the last y and z. Reference: paper 002, eq. (6).
+    span of 0 leaves the state as it is. Returns every y, then the last y and z. Reference: rusch2021, eq. (6).
 
     ``backend="auto"`` takes the compiled scan where there is one for the device. Forward-mode derivatives, those
     of torch.func (grad, jacrev, hessian) and gradients of ``timespans`` are the reference's; `torch.func.vmap` runs the
@@ -60,5 +60,5 @@ def oscillator_scan(
 
 
 def _is_separate(*tensors: Tensor | None) -> bool:
-    """Whether product and scan are two operators: under mixed precision, and where something looks on."""
+    """Whether product and scan are two operators: under mixed precision, and outside plain eager mode."""
     return torch.is_autocast_enabled("cpu") or not runs_eagerly(*tensors)

@@ -52,7 +52,7 @@ def oscillator_stack(
 ) -> StackResult:
     """Run layers of oscillators on each other; keep only ``x``, the weights and the states between chunks.
 
-    The backward pass inverts each chunk from its last states (paper 002, eq. (7)) and compares the first ones with
+    The backward pass inverts each chunk from its last states (rusch2021, eq. (7)) and compares the first ones with
     those kept; past `TOLERANCE` it runs the chunk forwards from the kept ones, so the gradient is right either way.
     ``chunk`` is 2√T unless given. Gradients of ``timespans``, forward-mode derivatives, torch.func, a graph being
     compiled (what is done here depends on the drift found) and an empty batch take the stored stack, and ``drift`` is

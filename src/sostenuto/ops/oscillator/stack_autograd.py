@@ -59,14 +59,14 @@ class OscillatorStack(torch.autograd.Function):
             if torch.is_grad_enabled():
                 found = _recorded(ctx.plan, timespans, (x, y, z, *tensors), arriving)
             else:
-                sweep = _swept_by_tiles if ctx.plan.tiles else _swept
+                sweep = _backward_by_tiles if ctx.plan.tiles else _backward_by_chunks
                 given = ctx.plan, timespans, x, cells_of(tensors), kept
                 found = run_adjoint(lambda *d: sweep(*given, d, ctx.needs_input_grad[2]), *arriving)
         wanted = ctx.needs_input_grad[2:]
         return None, None, *(g if want else None for g, want in zip(found, wanted, strict=True))
 
 
-def _swept(
+def _backward_by_chunks(
     plan: Plan,
     timespans: Tensor | None,
     x: Tensor,
@@ -78,7 +78,7 @@ def _swept(
     d_outputs, d_y, d_z = arriving
     states = [(pair[0], pair[1]) for pair in kept]
     ends = [torch.zeros_like(part) if d is None else d for part, d in zip(states[-1], (d_y, d_z), strict=True)]
-    bars = list(zip(ends[0].unbind(0), ends[1].unbind(0), strict=True))
+    cotangents = list(zip(ends[0].unbind(0), ends[1].unbind(0), strict=True))
     sums = [CellGradients(cell) for cell in cells]
     d_x = torch.empty_like(x) if input_gradient else None
     plan.drift.worst[:], plan.drift.restarted = [0.0] * len(cells), 0
@@ -86,16 +86,16 @@ def _swept(
         spans, first = _cut(timespans, start, stop), states[index]
         chunk = reconstruct(plan, cells, x[start:stop], spans, first, states[index + 1])
         above = _cut(d_outputs, start, stop)
-        d_input = chunk_adjoint(plan, cells, chunk, spans, first, above, bars, sums, input_gradient)
+        d_input = chunk_adjoint(plan, cells, chunk, spans, first, above, cotangents, sums, input_gradient)
         if d_x is not None and d_input is not None:
             d_x[start:stop] = d_input
         del chunk, d_input
     weights = [gradient for total, cell in zip(sums, cells, strict=True) for gradient in total.of(cell)]
-    y_bar, z_bar = (torch.stack(parts) for parts in zip(*bars, strict=True))
+    y_bar, z_bar = (torch.stack(parts) for parts in zip(*cotangents, strict=True))
     return [d_x, y_bar, z_bar, *weights]
 
 
-def _swept_by_tiles(
+def _backward_by_tiles(
     plan: Plan,
     timespans: Tensor | None,
     x: Tensor,

@@ -59,7 +59,7 @@ def scan_layer(
     first: tuple[Tensor, Tensor],
     out: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Run one layer over a stretch of time by the kernels themselves: nobody looks on. Give every y and the last z."""
+    """Run one layer over a stretch of time by the kernels, in plain eager mode. Give every y and the last z."""
     arguments = (drive, cell.weight_hh, cell.step, plan.stiffness, *first)
     if plan.backend == "cpu":
         return kernels_of(first[0]).forward(*arguments, spans, out=out)
@@ -192,14 +192,14 @@ def chunk_adjoint(
     spans: Tensor | None,
     first: States,
     arriving: Tensor | None,
-    bars: list[tuple[Tensor, Tensor]],
+    cotangents: list[tuple[Tensor, Tensor]],
     sums: list[CellGradients],
     input_gradient: bool,
 ) -> Tensor | None:
     """Differentiate a chunk from its top layer to its bottom one; return the gradient of its input, if wanted.
 
-    ``arriving`` is the gradient of the top layer's outputs. ``bars`` holds the gradients of each layer's state after
-    the chunk, and then of the state before it; ``sums`` takes what the chunk adds to the weights' gradients.
+    ``arriving`` is the gradient of the top layer's outputs. ``cotangents`` holds the gradients of each layer's state
+    after the chunk, and then of the state before it; ``sums`` takes what the chunk adds to the weights' gradients.
     """
     d_below: list[Tensor | None] = [None] * len(cells) + [arriving]
     for layer in reversed(range(len(cells))):
@@ -208,9 +208,9 @@ def chunk_adjoint(
         d_below[layer + 1] = arrived = None
         start, last = (first[0][layer], first[1][layer]), chunk.last[1][layer]
         found = scan_adjoint(
-            plan, cell, chunk.drives[layer], chunk.outputs[layer], spans, start, last, (d_outputs, *bars[layer])
+            plan, cell, chunk.drives[layer], chunk.outputs[layer], spans, start, last, (d_outputs, *cotangents[layer])
         )
-        bars[layer] = (found.y, found.z)
+        cotangents[layer] = (found.y, found.z)
         for done in (chunk.outputs, chunk.drives, chunk.below):
             done.pop()  # its memory serves the layers below
         sums[layer].add(found, chunk.below, plan.skip)

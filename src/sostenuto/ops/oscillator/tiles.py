@@ -72,7 +72,7 @@ def oscillator_tiles(
     asks for what `takes_tiles` looks at. With ``peak`` each unit's largest output over time takes the place of all
     outputs, with the gradient of `time_max`: the tiles follow it as they run. With ``step_sizes`` Δt,
     one for each layer, the cells' steps are c, and g = Δt·σ̂(c). ``masks`` of all layers but the top one take the place
-    of the cells' own. Reference: paper 002, eq. (6).
+    of the cells' own. Reference: rusch2021, eq. (6).
 
     >>> cell = Cell(torch.ones(2, 1), None, None, torch.ones(2), torch.full((2,), 0.1), None)
     >>> outputs, y, z = oscillator_tiles(torch.zeros(9, 2, 1), [cell], 1.0, torch.zeros(1, 2, 2), torch.zeros(1, 2, 2))

@@ -17,7 +17,7 @@ from sostenuto.ops.oscillator.stack_autograd import stored_stack
 
 @dataclass(frozen=True)
 class TilePlan:
-    """What is asked of all tiles: whether a way back, whether the largest outputs, and what a cell's step means.
+    """What is asked of all tiles: whether a backward pass, whether the largest outputs, and what a cell's step means.
 
     Without ``step_sizes`` it is g. With one Δt for each layer it is c, and g = Δt·σ̂(c) is made where the weights are
     laid out: as operations of their own, three layers' steps took as long as all of that. ``masks`` of all layers but
@@ -49,7 +49,7 @@ class TiledLayers(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
-        """Run all tiles; keep what the way back needs."""
+        """Run all tiles; keep what the backward pass needs."""
         from sostenuto.ops.oscillator import tiles_sweep as sweep
 
         plan, timespans, x, y, z, *tensors = inputs
@@ -66,7 +66,7 @@ class TiledLayers(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *arriving: Any) -> Any:
         """Run the adjoint of all tiles."""
-        timespans, x, y, z, *tensors, kept, risen, last, top, largest, holders = ctx.saved_tensors
+        timespans, x, y, z, *tensors, kept, activated, last, top, largest, holders = ctx.saved_tensors
         wanted, plan = ctx.needs_input_grad[2:], ctx.plan
         if torch.is_grad_enabled():
             cells = plan.stepped(cells_of(tensors))
@@ -77,7 +77,7 @@ class TiledLayers(torch.autograd.Function):
             from sostenuto.ops.oscillator import tiles_sweep as sweep
 
             peaks = sweep.Peaks(largest, holders) if plan.peak else None
-            given = (ctx.layers, x.to(y.dtype), y, sweep.Trace(kept, risen, last, top), peaks)
+            given = (ctx.layers, x.to(y.dtype), y, sweep.Trace(kept, activated, last, top), peaks)
             asked = {"input_gradient": wanted[0], "state_gradients": wanted[1] or wanted[2]}
             found = run_adjoint(lambda *arriving: _listed(sweep.backward(*given, *arriving, **asked), x), *arriving)
         return None, None, *(g if want else None for g, want in zip(found, wanted, strict=True))

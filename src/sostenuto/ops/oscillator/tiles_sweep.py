@@ -23,10 +23,10 @@ States = tuple[Float[Tensor, "L B H"], Float[Tensor, "L B H"]]
 
 
 class Trace(NamedTuple):
-    """What the way back reads: outputs of the lower layers, tanh of all, the last z of all, the top layer's outputs."""
+    """What the backward pass reads: the lower layers' outputs, tanh and the last z of all, the top layer's outputs."""
 
     kept: Float[Tensor, "M T columns"]
-    risen: Float[Tensor, "L T columns"]
+    activated: Float[Tensor, "L T columns"]
     last: Float[Tensor, "L B H"]
     top: Float[Tensor, "T B H"]
 
@@ -38,8 +38,8 @@ class Peaks(NamedTuple):
     holders: Float[Tensor, "P H"]
 
     @classmethod
-    def room(cls, B: int, H: int, dtype: torch.dtype) -> "Peaks":
-        """Make room; for a batch of 0 there is none."""
+    def empty(cls, B: int, H: int, dtype: torch.dtype) -> "Peaks":
+        """Allocate; for a batch of 0 there is none."""
         return cls(torch.empty(B, H, dtype=dtype), torch.empty(B, H, dtype=dtype))
 
 
@@ -59,17 +59,17 @@ def forward(
 ) -> tuple[Float[Tensor, "L B H"], Trace, Peaks, Any]:
     """Give the last y of all layers, the trace, the largest outputs where ``peak``, and the weights as laid out.
 
-    The trace has the top layer's outputs and, where ``keep``, what the way back needs; it has nothing where neither is
-    wanted. ``input_gradient`` says whether ``x`` will have one.
+    The trace has the top layer's outputs and, where ``keep``, what the backward pass needs; it has nothing where
+    neither is wanted. ``input_gradient`` says whether ``x`` will have one.
     """
     (T, B), H = x.shape[:2], y.shape[2]
-    top, peaks = new((T if keep or not peak else 0, B, H), y.dtype), Peaks.room(B if peak else 0, H, y.dtype)
+    top, peaks = new((T if keep or not peak else 0, B, H), y.dtype), Peaks.empty(B if peak else 0, H, y.dtype)
     ends = torch.empty(y.shape, dtype=y.dtype), torch.empty(y.shape, dtype=y.dtype)
     wanted = {"back": keep, "input_gradient": input_gradient}
     layers = laid_out(cells, stiffness, timespans, y.dtype, step_sizes, masks, **wanted)
-    kept, risen = run_forward(layers, x, (y, z), ends, top, peaks, keep=keep)
+    kept, activated = run_forward(layers, x, (y, z), ends, top, peaks, keep=keep)
     y_end, z_end = ends
-    return y_end, Trace(kept, risen, z_end, top), peaks, layers
+    return y_end, Trace(kept, activated, z_end, top), peaks, layers
 
 
 def run_forward(
@@ -84,17 +84,17 @@ def run_forward(
 ) -> tuple[Tensor, Tensor]:
     """Write the outputs into ``top`` and the last states into ``last``; give what is kept of all layers."""
     (T, B, channels), (L, _, H) = x.shape, last[0].shape
-    kept, risen = rooms(T, B, H, L if keep else 0, top.dtype)
+    kept, activated = empty_trace(T, B, H, L if keep else 0, top.dtype)
     read = layers, *flat_input(x), channels
-    written = *(part.detach().contiguous() for part in first), *last, kept, risen, top.view(len(top), B * H)
+    written = *(part.detach().contiguous() for part in first), *last, kept, activated, top.view(len(top), B * H)
     outputs = [part.numpy() for part in written]
-    largest = [part.view(-1).numpy() for part in peaks or Peaks.room(0, H, top.dtype)]
+    largest = [part.view(-1).numpy() for part in peaks or Peaks.empty(0, H, top.dtype)]
     run_kernel(cpu.forward_tile, cpu.forward_tiles, (*read, *outputs[:-1], T, outputs[-1], *largest), B, tile_of(B))
-    return kept, risen
+    return kept, activated
 
 
-def rooms(T: int, B: int, H: int, layers: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Make room for the outputs of all layers but the top one, and for tanh of all; for none if there is no layer."""
+def empty_trace(T: int, B: int, H: int, layers: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Allocate the outputs of all layers but the top one, and for tanh of all; for none if there is no layer."""
     return new((max(layers - 1, 0), T, B * H), dtype), new((layers, T, B * H), dtype)
 
 
@@ -115,7 +115,7 @@ class TileGradients(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """What the way back adds up: gradients of the states, and each tile's own of the matrices and vectors."""
+    """What the backward pass adds up: gradients of the states, and each tile's own of the matrices and vectors."""
 
     y: Float[Tensor, "S B H"]
     z: Float[Tensor, "S B H"]
@@ -123,7 +123,7 @@ class Sums(NamedTuple):
     vectors: Any
 
     @classmethod
-    def room(
+    def empty(
         cls,
         channels: int,
         like: Float[Tensor, "L B H"],
@@ -139,8 +139,8 @@ class Sums(NamedTuple):
         tiles, rows = -(-B // tile_of(B)), channels + (L - 1) * H
         sums = new((tiles, rows, padded(H, like.dtype)), dtype), new((tiles, L, 3, H), dtype)
         left_out = not states and all(gradient is None for gradient in arriving)
-        bars = [like.new_empty(0, B, H) if left_out else _start(gradient, like) for gradient in arriving]
-        return cls(*bars, *(part.numpy() for part in sums))
+        cotangents = [like.new_empty(0, B, H) if left_out else _start(gradient, like) for gradient in arriving]
+        return cls(*cotangents, *(part.numpy() for part in sums))
 
     def gradients(self, layers: Any, d_x: Float[Tensor, "T B F"] | None) -> TileGradients:
         """Add the tiles up."""
@@ -173,7 +173,7 @@ def backward(
     With ``peaks`` the gradient ``d_top`` is that of the largest outputs: steps that share one share it evenly.
     """
     d_x = new(tuple(x.shape), y.dtype) if input_gradient else None
-    sums = Sums.room(x.shape[2], y, (d_y, d_z), states=state_gradients)
+    sums = Sums.empty(x.shape[2], y, (d_y, d_z), states=state_gradients)
     if peaks is None or d_top is None:
         run_backward(layers, x, y, trace, d_top, d_x, sums)
     else:
@@ -202,7 +202,7 @@ def run_backward(
     most = new((0,), y.dtype) if largest is None else largest.detach().view(-1)
     read = (
         layers, *flat_input(x), channels, y.detach().contiguous().numpy(), *(trace.last.numpy(), trace.kept.numpy()),
-        trace.risen.numpy(), trace.top.view(T, B * H).numpy(), most.numpy(), *_arriving(d_top, B * H, y.dtype),
+        trace.activated.numpy(), trace.top.view(T, B * H).numpy(), most.numpy(), *_arriving(d_top, B * H, y.dtype),
     )  # fmt: skip
     tile = tile_of(B)
     written = sums.y.numpy(), sums.z.numpy(), target.numpy(), sums.matrices, sums.vectors, tile, begins
@@ -227,7 +227,7 @@ def laid_out(
     back: bool,
     input_gradient: bool,
 ) -> Any:
-    """Lay the weights of all layers out for the kernels; ``back`` packs the matrices for the way back too.
+    """Lay the weights of all layers out for the kernels; ``back`` packs the matrices for the backward pass too.
 
     With ``step_sizes`` Δt the cells' steps are c, and g = Δt·σ̂(c). ``masks`` take the place of the cells' own.
     """
@@ -280,9 +280,9 @@ def _arriving(d_top: Tensor | None, columns: int, dtype: torch.dtype) -> tuple[A
     """Give the gradient's rows and 1; or, where all steps share one row, that row and 0."""
     if d_top is None:
         return torch.zeros(1, columns, dtype=dtype).numpy(), 0
-    moves = int(d_top.stride(0) != 0 and d_top.shape[0] > 1)
-    shared = d_top if moves else d_top[:1]
-    return shared.detach().to(dtype).contiguous().view(len(shared), columns).numpy(), moves
+    has_time_stride = int(d_top.stride(0) != 0 and d_top.shape[0] > 1)
+    shared = d_top if has_time_stride else d_top[:1]
+    return shared.detach().to(dtype).contiguous().view(len(shared), columns).numpy(), has_time_stride
 
 
 def _start(gradient: Tensor | None, like: Tensor) -> Tensor:

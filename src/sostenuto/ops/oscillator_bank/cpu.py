@@ -12,9 +12,9 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from sostenuto.ops._cpu.panel_product import load, side_by_side, spread, whole
-from sostenuto.ops._cpu.parallel_for import fork
-from sostenuto.ops._cpu.step_loop import carry
+from sostenuto.ops._cpu.panel_product import broadcast, load, side_by_side, whole
+from sostenuto.ops._cpu.parallel_for import parallel_for
+from sostenuto.ops._cpu.step_loop import step_loop
 from sostenuto.ops._cpu.threads import run_kernel
 from sostenuto.ops.oscillator_bank.bank import LANES, PARTS, THRESHOLDS, PackedBank
 
@@ -68,12 +68,12 @@ def _generate(builder, kind, counts, steps, drive, inputs, block, state, output)
 
         def add_channel(c, total):
             offset = load(builder, builder.add(channels, builder.mul(c, whole(8))), ir.IntType(64), 8)
-            value = spread(builder, load(builder, builder.add(row, offset), _NUMBER, 4), _VECTOR, LANES)
+            value = broadcast(builder, load(builder, builder.add(row, offset), _NUMBER, 4), _VECTOR, LANES)
             weight = read(builder.add(mix, builder.mul(c, whole(_BYTES))))[0]
             return [[plus(total[0][0], times(weight, value))]]
 
         zero = ir.Constant(_VECTOR, [0.0] * LANES)
-        ((u,),) = carry(builder, _VECTOR, channel_count, [[zero]], add_channel)
+        ((u,),) = step_loop(builder, _VECTOR, channel_count, [[zero]], add_channel)
         place = load(builder, builder.add(index, builder.mul(t, index_stride)), ir.IntType(32), 4)
         place = builder.sext(place, ir.IntType(64))
         span = load(builder, builder.add(spans, builder.mul(place, whole(4))), _NUMBER, 4)
@@ -93,7 +93,7 @@ def _generate(builder, kind, counts, steps, drive, inputs, block, state, output)
         if not counts:
             write([y], builder.add(output, builder.mul(t, whole(_BYTES))))
             return [[sr], [si], [vr], [vi]]
-        weight = spread(builder, span, _VECTOR, LANES)
+        weight = broadcast(builder, span, _VECTOR, LANES)
         exceeds = [builder.fcmp_ordered(">", y, at(constants, PARTS + j)) for j in range(counts)]
         added = [
             [builder.fadd(total[0], builder.select(mask, weight, zero))]
@@ -102,7 +102,7 @@ def _generate(builder, kind, counts, steps, drive, inputs, block, state, output)
         return [[sr], [si], [vr], [vi], *added]
 
     places = [builder.add(state, whole(_BYTES * position)) for position in range(4 + counts)]
-    carried = carry(builder, _VECTOR, steps, [read(place) for place in places], step)
+    carried = step_loop(builder, _VECTOR, steps, [read(place) for place in places], step)
     for value, place in zip(carried, places, strict=True):
         write(value, place)
 
@@ -225,7 +225,7 @@ def _pool(values, borders, index, spans, plan, out, start, stop):
 @no_type_check
 @njit(**_OPTIONS)
 def _pool_blocks(entry, threads, count, block, *arguments):
-    fork(_pool, entry, threads, count, block, arguments)
+    parallel_for(_pool, entry, threads, count, block, arguments)
 
 
 def pool(values: Any, borders: Any, index: Any, packed: PackedBank, out: Any) -> None:

@@ -35,8 +35,9 @@ def recurrent_ntk(
 ) -> Scaled:
     """Return Θ(x, y), or the GP kernel 𝒦(x, y), for every pair of sequences of any lengths.
 
-    Reference: paper 004, Theorem 1 and eqs. (11)–(19), corrected in docs/errata.md (004.1–4). ``right=None``
-    means ``left`` again. The units of a rectifier's kernel are kept as logarithms, so no length and no σ overflows.
+    Reference: alemohammad2021, Theorem 1 and eqs. (11)–(19), corrected in docs/errata.md (alemohammad2021.1–4).
+    ``right=None`` means ``left`` again. The units of a rectifier's kernel are kept as logarithms, so no length and no σ
+    overflows.
 
     ``backend="auto"`` takes compiled code for the closed forms, ``"relu"`` and ``"erf"``, where nothing is to be
     differentiated, and the reference otherwise. Sequences on a GPU are profiled on the CPU and paired on the GPU, but

@@ -17,7 +17,7 @@ Table = Float64[Tensor, "layer first second"]
 
 @dataclass(frozen=True)
 class Covariances:
-    """``sigma`` and ``pi`` at (layer, t, t′), and 𝒦 of the read-out; the NTK is Σ Π·Σ + 𝒦 (paper 004, eq. (11))."""
+    """``sigma`` and ``pi`` at (layer, t, t′), 𝒦 of the read-out; the NTK is Σ Π·Σ + 𝒦 (alemohammad2021, eq. (11))."""
 
     sigma: Table
     pi: Table
@@ -30,7 +30,7 @@ class Covariances:
 
 
 def covariances(x: Series, y: Series, scales: Scales, dual: Dual, *, pooling: str = "last") -> Covariances:
-    """Return Σ and Π of paper 004, eqs. (13)–(18), at every (ℓ, t, t′), as corrected in docs/errata.md, 004.2–3."""
+    """Return Σ and Π of alemohammad2021, eqs. (13)–(18), corrected (docs/errata.md, alemohammad2021.2–3)."""
     own = [_variances(side, scales, dual) for side in (x, y)]
     equal = x.shape == y.shape and torch.equal(x, y)
     sigma, covariance, slope = _forward(x, y, own[0], own[1], equal, scales, dual)

@@ -68,7 +68,7 @@ class Dual(Protocol):
 
 
 class ReLU:
-    """The rectifier: A(C) = (C(π − θ) + sin θ) / 2π and A′(C) = (π − θ) / 2π with C = cos θ (docs/errata.md, 004.1)."""
+    """The rectifier: A(C) = (C(π − θ) + sin θ) / 2π and A′(C) = (π − θ) / 2π with C = cos θ (alemohammad2021.1)."""
 
     scale_free = True
     start_root = math.sqrt(0.5)
@@ -91,7 +91,7 @@ class ReLU:
 
 
 class Erf:
-    """The error function: A(C) = (2/π) arcsin C with C = 2Σ / √((1+2Σ(x,x))(1+2Σ(y,y))) (docs/errata.md, 004.1)."""
+    """The error function: A(C) = (2/π) arcsin C with C = 2Σ / √((1+2Σ(x,x))(1+2Σ(y,y)))."""
 
     scale_free = False
     start_root = 1.0

@@ -61,7 +61,7 @@ class Profile:
 
 
 def profile(x: Float64[Tensor, "n time channel"], scales: Scales, dual: Dual) -> Profile:
-    """Run the variances of paper 004, eqs. (13)–(14) for x = x′ (docs/errata.md, 004.2), through time and layers."""
+    """Run the variances of alemohammad2021, eqs. (13)–(14), (errata, alemohammad2021.2), through time and layers."""
     drive = x * (1 / math.sqrt(x.shape[2]))
     layers: list[LayerProfile] = []
     exponents, below, tangent = torch.zeros(x.shape[:2], dtype=torch.float64), None, None

@@ -32,7 +32,8 @@ def pairs_reference(
         C = d_x d_y A_{t−1} + ⟨inputs⟩ + bias,   Θ = C + d_x d_y p_{t−1} + e_x e_y p^{ℓ−1}_t,
 
     along the diagonal t′ − t = T′ − T: gradients meet there alone, and the recursion of Σ stays on it. Mean pooling
-    takes every diagonal. Reference: paper 004, eqs. (11)–(19), with docs/errata.md, 004.1–004.4.
+    takes every diagonal. Reference: alemohammad2021, eqs. (11)–(19), with docs/errata.md,
+    alemohammad2021.1–alemohammad2021.4.
     """
     if pooling == "last":
         steps = min(left.steps, right.steps)

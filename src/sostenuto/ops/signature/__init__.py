@@ -61,7 +61,7 @@ def signature_levels(
 
     Level k is ∫…∫_{u_1<…<u_k} dX ⊗ … ⊗ dX, (d,)*k flattened row by row: the usual normalization, without k!. Chen's
     identity S(X * Y) = S(X) ⊗ S(Y) and S(segment a) = exp(a) give it exactly. Result ``(B, d + … + d^N)``, or
-    ``(B, T, d + … + d^N)`` of every prefix. Reference: paper 000, definition 1 (there multiplied by k!).
+    ``(B, T, d + … + d^N)`` of every prefix. Reference: fermanian2021, definition 1 (there multiplied by k!).
 
     >>> import torch
     >>> signature_levels(torch.tensor([[[1.0, 0.0], [0.0, 2.0]]]), 2).tolist()
@@ -87,9 +87,10 @@ def signature_kernel_levels(
 ) -> Float[Tensor, "n m levels"]:
     """Give ⟨X^k, Y^k⟩ for k = 0 … N of every pair of piecewise linear paths, from their increments.
 
-    X^k is level k of the usual signature; the kernel of paper 000 is Σ_k (k!)² times these. Exact for piecewise linear
-    paths: the terms 1/(p! q!) of segments that are met several times running are there. Time S·R·N³/3 a pair, memory
-    R·N²: no tensor of d^N entries is formed. Shorter paths are padded with increments of 0, which change nothing.
+    X^k is level k of the usual signature; the kernel of fermanian2021 is Σ_k (k!)² times these. Exact for piecewise
+    linear paths: the terms 1/(p! q!) of segments that are met several times running are there. Time S·R·N³/3 a pair,
+    memory R·N²: no tensor of d^N entries is formed. Shorter paths are padded with increments of 0, which change
+    nothing.
 
     Computed in float64. The compiled backend has no gradient; tensors that ask for one go through the reference.
 

@@ -44,7 +44,7 @@ def _backward_shape(*inputs: Any) -> Tensor:
 
 
 def compiled_levels(increments: Tensor, level: int, prefixes: bool) -> Tensor:
-    """Run the kernels, straight where nothing looks on and as a registered operator elsewhere."""
+    """Run the kernels, directly in plain eager mode and as a registered operator elsewhere."""
     if runs_eagerly(increments):
         return _Levels.apply(increments, level, prefixes)  # pyright: ignore[reportReturnType]
     return signature_levels_op(increments, level, prefixes)
@@ -55,7 +55,7 @@ class _Levels(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:
-        """Run the kernel and save the increments, all that the way back needs."""
+        """Run the kernel and save the increments, all that the backward pass needs."""
         output = _kernels().forward(*inputs)
         _setup(ctx, inputs, output)
         return output

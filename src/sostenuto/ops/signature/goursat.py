@@ -24,7 +24,7 @@ _STATE_BYTES = 2**26
 def goursat_kernel(left: Float[Tensor, "n S d"], right: Float[Tensor, "m R d"]) -> Float[Tensor, "n m"]:
     """Give K(X, Y) = Σ_k ⟨X^k, Y^k⟩ over all levels of the usual signature, from the increments of both paths.
 
-    Reference: Cass, Lyons, Salvi and Yang, cited in paper 000, section 2.2. Needs the extra ``signature``.
+    Reference: Cass, Lyons, Salvi and Yang, cited in fermanian2021, section 2.2. Needs the extra ``signature``.
     """
     order = solver_order(left, right)
     siglib = _pysiglib()

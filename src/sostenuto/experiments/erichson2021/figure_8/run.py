@@ -8,7 +8,7 @@ import numpy as np
 
 from sostenuto.experiments import Settings, Workbench
 from sostenuto.experiments.tasks.contest import Trained, compete, report
-from sostenuto.experiments.tasks.perturbation_curves import falls
+from sostenuto.experiments.tasks.stable_approximation import falls
 from sostenuto.report.figures.plot import lines
 
 TASKS = {

@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 
 from sostenuto.experiments import Settings, Workbench
-from sostenuto.experiments.tasks.functional_widths import keeps, told
-from sostenuto.experiments.tasks.perturbation_curves import falls, stable_up_to
 from sostenuto.experiments.tasks.rescaled_units import LinearUnits, slow_memory, worst_errors
+from sostenuto.experiments.tasks.stable_approximation import falls, keeps, stable_up_to, told
 from sostenuto.report.figures.plot import lines
 
 FORMS = {

@@ -8,8 +8,15 @@ import numpy as np
 from sostenuto.audits import fit_exponential_sum, perturbed_sum_error
 from sostenuto.data.tasks.linear_functional import memory_function
 from sostenuto.experiments import Settings, Workbench
-from sostenuto.experiments.tasks.perturbation_curves import falls, stable_up_to
-from sostenuto.report.figures.plot import lines
+from sostenuto.experiments.tasks.stable_approximation import (
+    DRAWN,
+    common_limit,
+    draw_errors,
+    falls,
+    keeps,
+    stable_up_to,
+    told,
+)
 
 TRUSTED = 8
 """Up to this width weights stay near one; beyond it the fit gains little, by huge weights that cancel."""
@@ -26,21 +33,25 @@ def run(settings: Settings, bench: Workbench) -> None:
         for memory in ("exponential", "polynomial")
     }
     exponential, power = found["exponential"], found["polynomial"]
-    inside = [stable_up_to(betas, one["errors"], settings.limit) for one in exponential]
-    doubled = [stable_up_to(betas, one["errors"], 2 * one["still"]) for one in power]
+    limits = {memory: common_limit(fits[0]["still"], fits[0]["zero"]) for memory, fits in found.items()}
+    radii = {
+        memory: [stable_up_to(betas, one["errors"], limits[memory]) for one in fits] for memory, fits in found.items()
+    }
     trusted = [one for width, one in zip(settings.widths, power, strict=True) if width <= TRUSTED]
 
     bench.number("exponential memory: slowest rate", exponential[0]["slowest"])
-    bench.law("exponential memory is approximated stably", min(inside) >= inside[0] / 2, f"β ≤ {_few(inside)}")
+    bench.law("exponential memory is approximated stably", keeps(radii["exponential"]), told(radii["exponential"]))
     bench.number("power-law memory: error at the largest width", power[-1]["still"])
     still = [one["still"] for one in trusted]
     bench.law("power-law memory is approximated ever better", falls(still), _few(still))
-    bench.law("power-law memory loses its stability", falls(doubled), f"β ≤ {_few(doubled)}")
+    bench.law("power-law memory loses its stability", not keeps(radii["polynomial"]), told(radii["polynomial"]))
     slowest = [one["slowest"] for one in trusted]
     bench.law("power-law memory: the slowest rate goes to zero", falls(slowest), _few(slowest))
     for memory, fits in found.items():
         curves = {f"m = {width}": one["errors"] for width, one in zip(settings.widths, fits, strict=True)}
-        bench.figure(f"E(β), {memory} memory", partial(draw, betas=betas, curves=curves))
+        bench.figure(
+            f"E(β), {memory} memory", partial(draw, betas=betas, curves=curves, limit=limits[memory]), caption=DRAWN
+        )
 
 
 def measure(settings: Settings, memory: str, width: int, betas: list[float], seed: int) -> dict[str, Any]:
@@ -49,12 +60,13 @@ def measure(settings: Settings, memory: str, width: int, betas: list[float], see
     target = memory_function(memory, lags, decay=settings.decay, exponent=settings.exponent)
     fit = fit_exponential_sum(lags, target, width)
     errors = perturbed_sum_error(fit, lags, target, betas, draws=settings.draws, seed=seed)
-    return {"still": fit.total, "slowest": min(fit.rates), "errors": errors}
+    zero = float(np.abs(target).sum())
+    return {"still": fit.total, "zero": zero, "slowest": min(fit.rates), "errors": errors}
 
 
-def draw(axes: Any, *, betas: list[float], curves: dict[str, list[float]]) -> None:
+def draw(axes: Any, *, betas: list[float], curves: dict[str, list[float]], limit: float) -> None:
     """Draw E(β), one line a width, where errors can still be told from ruin."""
-    lines(axes, betas, curves, labels=("β", "E(β)"), log="xy")
+    draw_errors(axes, betas=betas, curves=curves, limit=limit)
     axes.set_ylim(1e-5, 1e3)
 
 

@@ -5,7 +5,7 @@ from functools import partial
 import torch
 
 from sostenuto.experiments import Settings, Workbench
-from sostenuto.experiments.tasks.functional_widths import radii_of_widths, told
+from sostenuto.experiments.tasks.stable_approximation import radii_of_widths, told
 from sostenuto.experiments.tasks.teachers import CausalAttention, deviation, remembered, taught
 from sostenuto.report.figures.plot import lines
 

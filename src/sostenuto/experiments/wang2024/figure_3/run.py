@@ -3,7 +3,7 @@
 from functools import partial
 
 from sostenuto.experiments import Settings, Workbench
-from sostenuto.experiments.tasks.functional_widths import keeps, radii_of_widths
+from sostenuto.experiments.tasks.stable_approximation import keeps, radii_of_widths
 from sostenuto.experiments.tasks.teachers import deviation, random_tanh_teacher, remembered, taught
 from sostenuto.report.figures.plot import lines
 
@@ -18,7 +18,7 @@ def run(settings: Settings, bench: Workbench) -> None:
         memory = bench.cell(f"memory/gain={gain:g}", partial(remembered, teacher, settings.horizon))
         found = radii_of_widths(bench, settings, data, name, "residual", activation="tanh")
         size = deviation(data)
-        passes = found["error"][-1] < settings.good * size and keeps(found["radius"], settings.share)
+        passes = found["error"][-1] < settings.good * size and keeps(found["radius"])
         rows.append((name, memory["kind"], found["error"][-1] / size, found["radius"][-1], "yes" if passes else "no"))
         curves[f"{name}{', passes' if passes else ''}"] = memory["memory"]
         lags = memory["lags"]

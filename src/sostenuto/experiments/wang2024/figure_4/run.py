@@ -1,9 +1,14 @@
 """Figure 4 of wang2024: linear RNNs with a stable recurrent weight, fitted to power-law memory."""
 
 from sostenuto.experiments import Settings, Workbench
-from sostenuto.experiments.tasks.functional_fits import betas_of, functional
-from sostenuto.experiments.tasks.functional_widths import keeps, radii_of_widths, told
-from sostenuto.experiments.tasks.perturbation_curves import stable_up_to
+from sostenuto.experiments.tasks.stable_approximation import (
+    betas_of,
+    functional,
+    keeps,
+    radii_of_widths,
+    stable_up_to,
+    told,
+)
 
 
 def run(settings: Settings, bench: Workbench) -> None:

@@ -1,8 +1,7 @@
 """Figure 8 of wang2024: hardtanh and tanh RNNs with a stable matrix, fitted to power-law memory."""
 
 from sostenuto.experiments import Settings, Workbench
-from sostenuto.experiments.tasks.functional_fits import functional
-from sostenuto.experiments.tasks.functional_widths import keeps, radii_of_widths, told
+from sostenuto.experiments.tasks.stable_approximation import functional, keeps, radii_of_widths, told
 
 
 def run(settings: Settings, bench: Workbench) -> None:

@@ -12,9 +12,9 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from sostenuto.ops._cpu.panel_product import VECTOR_BYTES, VECTORS, side_by_side, spread, whole
-from sostenuto.ops._cpu.prefetch import fetch
-from sostenuto.ops._cpu.step_loop import carry
+from sostenuto.ops._cpu.panel_product import VECTOR_BYTES, VECTORS, broadcast, side_by_side, whole
+from sostenuto.ops._cpu.prefetch import emit_prefetch
+from sostenuto.ops._cpu.step_loop import step_loop
 
 _OPTIONS: Any = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": False}
 """Not what other kernels are compiled with: which products and sums are fused is said at each of them."""
@@ -30,7 +30,7 @@ def _walk(vectors, vector_bytes):
     """Make the walk of so many vectors; of one number, where a vector has no bytes."""
 
     @intrinsic
-    def walk(typing_context, alpha, count, before, rows, paces, shared, carried):  # noqa: ARG001
+    def walk(typing_context, alpha, count, before, rows, strides, shared, carried):  # noqa: ARG001
         size = 4 if alpha == types.float32 else 8
         lanes = vector_bytes // size or 1
 
@@ -48,34 +48,34 @@ def _walk(vectors, vector_bytes):
 
 
 @no_type_check
-def _generate(builder, vector, size, vectors, alpha, count, before, rows, paces, shared, carried):
-    """Walk from the last of ``count`` steps to the first; what every argument is, `walk_back` says."""
+def _generate(builder, vector, size, vectors, alpha, count, before, rows, strides, shared, carried):
+    """Walk from the last of ``count`` steps to the first; what every argument is, `walk_backward` says."""
     width = size * vector.count
-    alpha = spread(builder, alpha, vector, vector.count)
+    alpha = broadcast(builder, alpha, vector, vector.count)
     read, write = side_by_side(builder, vector, size, vectors)
     weight, factor = (read(address) for address in shared)
 
     def step(index, states):
         at = builder.sub(builder.sub(count, whole(1)), index)
-        out, rise, arriving, drive, pace, span = (
-            builder.add(row, builder.mul(at, apart)) for row, apart in zip(rows, paces, strict=True)
+        out, rise, arriving, drive, stride, span = (
+            builder.add(row, builder.mul(at, apart)) for row, apart in zip(rows, strides, strict=True)
         )
-        out = builder.select(builder.icmp_signed(">", at, whole(0)), builder.sub(out, paces[0]), before)
-        inputs = zip(*(read(address) for address in (out, rise, arriving, pace, span)), weight, factor, strict=True)
+        out = builder.select(builder.icmp_signed(">", at, whole(0)), builder.sub(out, strides[0]), before)
+        inputs = zip(*(read(address) for address in (out, rise, arriving, stride, span)), weight, factor, strict=True)
         beside = [whole(width * (vectors + v)) for v in range(vectors)]  # the next columns: their rows lie far apart
-        fetch(builder, [builder.add(address, skip) for address in (out, rise, arriving) for skip in beside], 1)
+        emit_prefetch(builder, [builder.add(address, skip) for address in (out, rise, arriving) for skip in beside], 1)
         columns = zip(*states, inputs, strict=True)
-        found = [_step_back(builder, vector, alpha, given, *state) for *state, given in columns]
-        write([bar for bar, _ in found], drive)
+        found = [_step_backward(builder, vector, alpha, given, *state) for *state, given in columns]
+        write([cotangent for cotangent, _ in found], drive)
         return [list(parts) for parts in zip(*(after for _, after in found), strict=True)]
 
-    states = carry(builder, vector, count, [read(address) for address in carried], step)
+    states = step_loop(builder, vector, count, [read(address) for address in carried], step)
     for values, address in zip(states, carried, strict=True):
         write(values, address)
 
 
 @no_type_check
-def _step_back(builder, vector, alpha, given, z, y_bar, z_bar, w_sum, g_sum, b_sum):
+def _step_backward(builder, vector, alpha, given, z, y_bar, z_bar, w_sum, g_sum, b_sum):
     """Give the drive's gradient x̄ = g z̄ (tanh² − 1), and what goes on to the step before."""
     y, value, arriving, g, span, weight, factor = given
 
@@ -105,11 +105,11 @@ _walk_many, _walk_one, _walk_single = _walk(_TOGETHER, VECTOR_BYTES), _walk(1, V
 
 @no_type_check
 @njit(**_OPTIONS)
-def walk_back(alpha, size, columns, count, before, rows, paces, shared, carried):
+def walk_backward(alpha, size, columns, count, before, rows, strides, shared, carried):
     """Step ``columns`` numbers of ``size`` bytes back through ``count`` steps z ← z − g(tanh(…) + αy), y ← y + g z.
 
     All arrays are addresses. ``before`` is y before the first step. ``rows`` has, at the first step: y after it,
-    tanh(…), the gradient that arrives at y, what takes the gradient of the drive, g and the time span; ``paces`` the
+    tanh(…), the gradient that arrives at y, what takes the gradient of the drive, g and the time span; ``strides`` the
     bytes from a step to the next, 0 where all share a row. ``shared`` has w, and what the arriving gradient is
     multiplied by. ``carried`` has z, ȳ and z̄, and the sums of the gradients of w, g and b.
     """
@@ -122,11 +122,11 @@ def walk_back(alpha, size, columns, count, before, rows, paces, shared, carried)
                 carried[5] + skip)  # fmt: skip
         fixed = shared[0] + skip, shared[1] + skip
         if columns - at >= _TOGETHER * lanes:
-            _walk_many(alpha, count, before + skip, first, paces, fixed, held)
+            _walk_many(alpha, count, before + skip, first, strides, fixed, held)
             at += _TOGETHER * lanes
         elif columns - at >= lanes:
-            _walk_one(alpha, count, before + skip, first, paces, fixed, held)
+            _walk_one(alpha, count, before + skip, first, strides, fixed, held)
             at += lanes
         else:
-            _walk_single(alpha, count, before + skip, first, paces, fixed, held)
+            _walk_single(alpha, count, before + skip, first, strides, fixed, held)
             at += 1

@@ -11,8 +11,8 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from sostenuto.ops._cpu.panel_product import VECTOR_BYTES, VECTORS, side_by_side, spread
-from sostenuto.ops._cpu.step_loop import carry
+from sostenuto.ops._cpu.panel_product import VECTOR_BYTES, VECTORS, broadcast, side_by_side
+from sostenuto.ops._cpu.step_loop import step_loop
 from sostenuto.ops._cpu.tanh import tanh_of_vectors
 
 _OPTIONS: Any = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": False}
@@ -23,11 +23,11 @@ _FUSED = ("contract",)
 
 
 @no_type_check
-def _walk(vectors, vector_bytes, hands_up):
+def _walk(vectors, vector_bytes, has_layer_above):
     """Make the walk of so many vectors; of one number, where a vector has no bytes."""
 
     @intrinsic
-    def walk(typing_context, alpha, count, rows, paces, shared, carried):  # noqa: ARG001
+    def walk(typing_context, alpha, count, rows, strides, shared, carried):  # noqa: ARG001
         size = 4 if alpha == types.float32 else 8
         lanes = vector_bytes // size or 1
 
@@ -35,7 +35,7 @@ def _walk(vectors, vector_bytes, hands_up):
             alpha, count, *tuples = arguments
             lists = [cgutils.unpack_tuple(builder, values) for values in tuples]
             number = ir.FloatType() if size == 4 else ir.DoubleType()
-            _generate(builder, ir.VectorType(number, lanes), size, vectors, hands_up, alpha, count, *lists)
+            _generate(builder, ir.VectorType(number, lanes), size, vectors, has_layer_above, alpha, count, *lists)
             return context.get_dummy_value()
 
         words = [types.UniTuple(types.intp, length) for length in (5, 5, 3, 4)]
@@ -45,28 +45,28 @@ def _walk(vectors, vector_bytes, hands_up):
 
 
 @no_type_check
-def _generate(builder, vector, size, vectors, hands_up, alpha, count, rows, paces, shared, carried):
+def _generate(builder, vector, size, vectors, has_layer_above, alpha, count, rows, strides, shared, carried):
     """Walk from the first of ``count`` steps to the last; what every argument is, `walk` says."""
-    alpha = spread(builder, alpha, vector, vector.count)
+    alpha = broadcast(builder, alpha, vector, vector.count)
     read, write = side_by_side(builder, vector, size, vectors)
-    carried = carried[:2] if hands_up else carried
+    carried = carried[:2] if has_layer_above else carried
     weight, bias, factor = (read(address) for address in shared)
 
     def step(index, states):
-        drive, pace, rise, out, above = (
-            builder.add(row, builder.mul(index, apart)) for row, apart in zip(rows, paces, strict=True)
+        drive, stride, rise, out, above = (
+            builder.add(row, builder.mul(index, apart)) for row, apart in zip(rows, strides, strict=True)
         )
         y, z, *peaks = states
-        value, y, z = _advance(builder, vector, size, alpha, (y, z), (read(drive), read(pace), weight, bias))
+        value, y, z = _advance(builder, vector, size, alpha, (y, z), (read(drive), read(stride), weight, bias))
         write(value, rise)
         write(y, out)
-        if hands_up:
+        if has_layer_above:
             write([builder.fmul(one, part) for one, part in zip(y, factor, strict=True)], above)
         else:
             peaks = _follow(builder, vector, y, *peaks)
         return y, z, *peaks
 
-    states = carry(builder, vector, count, [read(address) for address in carried], step)
+    states = step_loop(builder, vector, count, [read(address) for address in carried], step)
     for values, address in zip(states, carried, strict=True):
         write(values, address)
 
@@ -101,7 +101,7 @@ def _follow(builder, vector, values, largest, holders):
     return most, [builder.select(rise, one, had) for rise, had in zip(rises, grown, strict=True)]
 
 
-_hand_many, _hand_one, _hand_single = (
+_below_many, _below_one, _below_single = (
     _walk(_TOGETHER, VECTOR_BYTES, True),
     _walk(1, VECTOR_BYTES, True),
     _walk(1, 0, True),
@@ -115,13 +115,13 @@ _peak_many, _peak_one, _peak_single = (
 
 @no_type_check
 @njit(**_OPTIONS)
-def walk(alpha, size, columns, count, hands_up, rows, paces, shared, carried):
+def walk(alpha, size, columns, count, has_layer_above, rows, strides, shared, carried):
     """Step ``columns`` numbers of ``size`` bytes through ``count`` steps z ← z − g(tanh(…) + αy), y ← y + g z.
 
     All arrays are addresses. ``rows`` has, at the first step: the drive x, g, and what takes tanh(w y + x + b), y and,
-    where it ``hands_up``, y for the layer above; ``paces`` the bytes from a step to the next, 0 where all share a row.
-    ``shared`` has w, b, and what y is multiplied by for the layer above. ``carried`` has y and z and, where nothing is
-    handed up, the largest y so far and how many steps have it.
+    where it ``has_layer_above``, y for the layer above; ``strides`` the bytes from a step to the next, 0 where all
+    share a row. ``shared`` has w, b, and what y is multiplied by for the layer above. ``carried`` has y and z and,
+    where nothing is handed up, the largest y so far and how many steps have it.
     """
     lanes = VECTOR_BYTES // size
     at = 0
@@ -131,20 +131,20 @@ def walk(alpha, size, columns, count, hands_up, rows, paces, shared, carried):
         fixed = shared[0] + skip, shared[1] + skip, shared[2] + skip
         held = carried[0] + skip, carried[1] + skip, carried[2] + skip, carried[3] + skip
         if columns - at >= _TOGETHER * lanes:
-            if hands_up:
-                _hand_many(alpha, count, first, paces, fixed, held)
+            if has_layer_above:
+                _below_many(alpha, count, first, strides, fixed, held)
             else:
-                _peak_many(alpha, count, first, paces, fixed, held)
+                _peak_many(alpha, count, first, strides, fixed, held)
             at += _TOGETHER * lanes
         elif columns - at >= lanes:
-            if hands_up:
-                _hand_one(alpha, count, first, paces, fixed, held)
+            if has_layer_above:
+                _below_one(alpha, count, first, strides, fixed, held)
             else:
-                _peak_one(alpha, count, first, paces, fixed, held)
+                _peak_one(alpha, count, first, strides, fixed, held)
             at += lanes
         else:
-            if hands_up:
-                _hand_single(alpha, count, first, paces, fixed, held)
+            if has_layer_above:
+                _below_single(alpha, count, first, strides, fixed, held)
             else:
-                _peak_single(alpha, count, first, paces, fixed, held)
+                _peak_single(alpha, count, first, strides, fixed, held)
             at += 1

@@ -1,4 +1,4 @@
-"""The largest value over time and its way back on the CPU: Numba, one pass over memory, or parts of other kernels."""
+"""The largest value over time and its backward pass on the CPU: Numba, one pass over memory."""
 
 from typing import no_type_check
 
@@ -8,12 +8,12 @@ from numba import njit
 from torch import Tensor
 
 from sostenuto.ops._cpu.columns import OPTIONS, block_of, flat
-from sostenuto.ops._cpu.parallel_for import fork
+from sostenuto.ops._cpu.parallel_for import parallel_for
 from sostenuto.ops._cpu.threads import run_kernel
 from sostenuto.ops._cpu.workspace import new
 
 
-def handed_back(
+def max_backward(
     values: Float[Tensor, "B T H"], largest: Float[Tensor, "B H"], gradient: Float[Tensor, "B H"]
 ) -> Float[Tensor, "B T H"]:
     """Give each step that has the largest value an even share of its gradient, and the others 0."""
@@ -21,13 +21,15 @@ def handed_back(
     spread = new((T, B, H), values.dtype)
     rows, shares = (each.view(T, B * H).numpy() for each in (values.detach().transpose(0, 1), spread))
     most, arriving = flat(largest, values.dtype), flat(gradient, values.dtype)
-    run_kernel(_hand_back, _hand_back_blocks, (rows, most, arriving, shares), B * H, block_of(B * H, values.dtype))
+    run_kernel(
+        _max_backward, _max_backward_blocks, (rows, most, arriving, shares), B * H, block_of(B * H, values.dtype)
+    )
     return spread.transpose(0, 1)
 
 
 @no_type_check
 @njit(**OPTIONS)
-def _hand_back(rows, largest, gradient, shares, start, stop):
+def _max_backward(rows, largest, gradient, shares, start, stop):
     T, n = rows.shape[0], stop - start
     most, arriving, zero = largest[start:stop], gradient[start:stop], rows.dtype.type(0)
     holders, ties = np.zeros(n, np.int32), np.int32(0)
@@ -49,13 +51,13 @@ def _hand_back(rows, largest, gradient, shares, start, stop):
 
 @no_type_check
 @njit(**OPTIONS)
-def _hand_back_blocks(entry, threads, count, block, rows, largest, gradient, shares):
-    fork(_hand_back, entry, threads, count, block, (rows, largest, gradient, shares))
+def _max_backward_blocks(entry, threads, count, block, rows, largest, gradient, shares):
+    parallel_for(_max_backward, entry, threads, count, block, (rows, largest, gradient, shares))
 
 
 @no_type_check
 @njit(**OPTIONS)
-def hand_out(values, at, steps, largest, shares, gradients):
+def spread_peak_gradient(values, at, steps, largest, shares, gradients):
     """Write what arrives at some steps, row by row: a column's share where it has its largest value, and 0 elsewhere.
 
     All steps have a largest value that is not a number.

@@ -1,16 +1,16 @@
-"""Layers of oscillators run backwards from their last states on the CPU: Numba, tiles and chunks as in the way forward.
+"""Layers of oscillators inverted from their last states on the CPU: Numba, tiles and chunks as in the forward pass.
 
-What is found has the form of what the way forward keeps, so that the adjoint of `oscillator_tiles` reads it.
+What is found has the form of what the forward pass keeps, so that the adjoint of `oscillator_tiles` reads it.
 """
 
 from typing import no_type_check
 
 from numba import njit
 
-from sostenuto.ops._cpu.columns import OPTIONS, repeated_rows, room, tile_of
+from sostenuto.ops._cpu.columns import OPTIONS, empty, repeated_rows, tile_of
 from sostenuto.ops._cpu.panel_product import whole_vectors
 from sostenuto.ops._cpu.tanh import tanh
-from sostenuto.ops._cpu.tile_rows import gather_chunk, hand_up
+from sostenuto.ops._cpu.tile_rows import copy_outputs, gather_chunk
 from sostenuto.ops.oscillator.cpu.tiles import CHUNK_ROWS, drive_chunk
 
 COLUMNS = 2048
@@ -19,17 +19,17 @@ COLUMNS = 2048
 
 @no_type_check
 @njit(**OPTIONS)
-def invert_tile(layers, u, u_step, u_row, channels, y, z, y_peak, z_peak, kept, risen, top, low, high):
+def invert_tile(layers, u, u_step, u_row, channels, y, z, y_peak, z_peak, kept, activated, top, low, high):
     """Run batch rows ``low`` to ``high`` backwards; (y, z), the last states, become the first, with their largest."""
     L, H, T, R = y.shape[0], y.shape[2], top.shape[0], high - low
     n, first = R * H, low * H
     a = 0 * low  # the first place; if it were known when compiling, room would be compiled for every place
     K = max(CHUNK_ROWS // R, 1)
-    bottom, hidden = room(top, K * R, channels, a), room(top, K, n, a + 1)
-    drive = room(top, K * R, whole_vectors(H, top), a + 2)
+    bottom, hidden = empty(top, K * R, channels, a), empty(top, K, n, a + 1)
+    drive = empty(top, K * R, whole_vectors(H, top), a + 2)
     w, g, b = (repeated_rows(layers.weight, R, a + 5), repeated_rows(layers.step, R, a + 6),
                repeated_rows(layers.bias, R, a + 7))  # fmt: skip
-    y_now, z_now, g_now = tile_of(y, low, high, a + 8), tile_of(z, low, high, a + 9), room(top, 1, COLUMNS, a + 10)[0]
+    y_now, z_now, g_now = tile_of(y, low, high, a + 8), tile_of(z, low, high, a + 9), empty(top, 1, COLUMNS, a + 10)[0]
     y_most, z_most = tile_of(y_peak, low, high, a + 11), tile_of(z_peak, low, high, a + 12)
     chunks = -(-T // K)
     for chunk in range(chunks):
@@ -42,9 +42,9 @@ def invert_tile(layers, u, u_step, u_row, channels, y, z, y_peak, z_peak, kept, 
             for lo in range(0, n, COLUMNS):
                 hi = min(lo + COLUMNS, n)
                 _invert(drive, w[layer], g[layer], b[layer], layers, start, low, k, n, y_now[layer], z_now[layer],
-                        y_most[layer], z_most[layer], g_now, risen[layer], out, (start, first), lo, hi)  # fmt: skip
+                        y_most[layer], z_most[layer], g_now, activated[layer], out, (start, first), lo, hi)  # fmt: skip
             if layer < L - 1:
-                hand_up(out, (start, first), k, n, layers.masks, layer, first, hidden)
+                copy_outputs(out, (start, first), k, n, layers.masks, layer, first, hidden)
     for layer in range(L):
         y[layer, low:high] = y_now[layer].reshape(R, H)
         z[layer, low:high] = z_now[layer].reshape(R, H)

@@ -8,7 +8,7 @@ What a step writes begins at another place of a page than what it reads (`_PLACE
 outputs, a quarter from both the drive's gradient, and the local arrays between them.
 
 The drive comes as an array, or as the raw input with the map V, b that makes it: then it lives in a few rows of a
-block only, and the gradients of V and b are summed on the way back.
+block only, and the gradients of V and b are summed in the backward pass.
 """
 
 from typing import Any, NamedTuple, no_type_check
@@ -19,11 +19,11 @@ from jaxtyping import Float
 from numba import njit
 from torch import Tensor
 
-from sostenuto.ops._cpu.columns import FLUSH, OPTIONS, array, block_of, flat, room_at, rows
-from sostenuto.ops._cpu.parallel_for import fork
+from sostenuto.ops._cpu.columns import FLUSH, OPTIONS, array, block_of, empty_at, flat, rows
+from sostenuto.ops._cpu.parallel_for import parallel_for
 from sostenuto.ops._cpu.threads import run_kernel
 from sostenuto.ops._cpu.workspace import PAGE, new
-from sostenuto.ops.oscillator.cpu.walk import STEPS, walk_back, walk_back_by_spans, walk_forth
+from sostenuto.ops.oscillator.cpu.walk import STEPS, walk_backward, walk_backward_by_spans, walk_forward
 
 _PLACES = tuple(PAGE // 4 * quarter + 320 * after for quarter in range(4) for after in (1, 2))
 """Bytes from where the outputs begin to where the local arrays do, but for whole pages."""
@@ -147,7 +147,7 @@ def _collect(u, x_bar, H, start, stop, sums):
 
 @no_type_check
 @njit(**OPTIONS)
-def _pace(spans, step, start, stop, span, g):
+def _scale_steps(spans, step, start, stop, span, g):
     """Write the time span of each column of a block, and its steps; both may go into one array, the steps then."""
     H = step.shape[0]
     for t in range(spans.shape[0]):
@@ -178,42 +178,42 @@ def _add_up(sums, totals, by_channel):
 def _forward(x, u, matrix, bias, weight, step, spans, alpha, y, z, out, start, stop):
     """Run a block through all of time, a few steps at a time; z is written over."""
     T, n, K, here = out.shape[0], stop - start, STEPS, out.ctypes.data
-    w, g = room_at(here + _PLACES[0], out, 1, n), room_at(here + _PLACES[1], out, K, n)
-    states, drive = room_at(here + _PLACES[2], out, 2, n), room_at(here + _PLACES[3], out, K, n)
+    w, g = empty_at(here + _PLACES[0], out, 1, n), empty_at(here + _PLACES[1], out, K, n)
+    states, drive = empty_at(here + _PLACES[2], out, 2, n), empty_at(here + _PLACES[3], out, K, n)
     _repeat(weight, start, stop, w[0])
     _repeat(step, start, stop, g[0])
     states[0], states[1] = y[start:stop], z[start:stop]
     for t in range(0, T, K):
         k = min(K, T - t)
         if spans is not None:
-            _pace(spans[t : t + k], step, start, stop, g, g)
+            _scale_steps(spans[t : t + k], step, start, stop, g, g)
         x_t = drive[:k, :n]
         if u is not None:
             _project(u[t : t + k], matrix, bias, start, stop, drive)
         if x is not None:
             x_t = x[t : t + k, start:stop]
-        walk_forth(alpha, x_t, g, spans is not None, w[0], states, out[t : t + k, start:stop])
+        walk_forward(alpha, x_t, g, spans is not None, w[0], states, out[t : t + k, start:stop])
     z[start:stop] = states[1]
 
 
 @no_type_check
 @njit(**OPTIONS)
 def _forward_blocks(entry, threads, count, block, x, u, matrix, bias, weight, step, spans, alpha, y, z, out):
-    fork(_forward, entry, threads, count, block, (x, u, matrix, bias, weight, step, spans, alpha, y, z, out))
+    parallel_for(_forward, entry, threads, count, block, (x, u, matrix, bias, weight, step, spans, alpha, y, z, out))
 
 
 @no_type_check
 @njit(**OPTIONS)
 def _backward(
-    x, u, matrix, bias, weight, step, spans, alpha, outputs, d_outputs, moves, y, last, wants_bias,
+    x, u, matrix, bias, weight, step, spans, alpha, outputs, d_outputs, has_time_stride, y, last, wants_bias,
     d_x, d_y, d_z, d_sums, start, stop,
 ):  # fmt: skip
     """Run a block back through all of time, a few steps at a time, the first step by itself."""
     n, K, here = stop - start, STEPS, outputs.ctypes.data
-    w, g = room_at(here + _PLACES[0], outputs, 1, n), room_at(here + _PLACES[1], outputs, K, n)
-    states, sums = room_at(here + _PLACES[2], outputs, 3, n), room_at(here + _PLACES[3], outputs, d_sums.shape[0], n)
-    drive, x_bar = room_at(here + _PLACES[4], outputs, K, n), room_at(here + _PLACES[5], outputs, K, n)
-    span = room_at(here + _PLACES[6], outputs, K, n)
+    w, g = empty_at(here + _PLACES[0], outputs, 1, n), empty_at(here + _PLACES[1], outputs, K, n)
+    states, sums = empty_at(here + _PLACES[2], outputs, 3, n), empty_at(here + _PLACES[3], outputs, d_sums.shape[0], n)
+    drive, x_bar = empty_at(here + _PLACES[4], outputs, K, n), empty_at(here + _PLACES[5], outputs, K, n)
+    span = empty_at(here + _PLACES[6], outputs, K, n)
     _repeat(weight, start, stop, w[0])
     _repeat(step, start, stop, g[0])
     sums[:] = 0
@@ -224,7 +224,7 @@ def _backward(
         t -= k
         before = outputs[t - 1 : t - 1 + k, start:stop] if t > 0 else y.reshape(1, -1)[:, start:stop]
         if spans is not None:
-            _pace(spans[t : t + k], step, start, stop, span, g)
+            _scale_steps(spans[t : t + k], step, start, stop, span, g)
         x_t = drive[:k, :n]
         if u is not None:
             _project(u[t : t + k], matrix, bias, start, stop, drive)
@@ -233,11 +233,11 @@ def _backward(
         x_bar_t = x_bar[:k, :n]
         if d_x is not None:
             x_bar_t = d_x[t : t + k, start:stop]
-        out_bar = d_outputs[t * moves :, start:stop]
+        out_bar = d_outputs[t * has_time_stride :, start:stop]
         if spans is None:
-            walk_back(alpha, x_t, before, out_bar, moves, g, w[0], states, sums, wants_bias, x_bar_t)
+            walk_backward(alpha, x_t, before, out_bar, has_time_stride, g, w[0], states, sums, wants_bias, x_bar_t)
         else:
-            walk_back_by_spans(alpha, x_t, before, out_bar, moves, g, span, w[0], states, sums, x_bar_t)
+            walk_backward_by_spans(alpha, x_t, before, out_bar, has_time_stride, g, span, w[0], states, sums, x_bar_t)
         if u is not None:
             _collect(u[t : t + k], x_bar_t, weight.shape[0], start, stop, sums)
         since += k
@@ -250,11 +250,11 @@ def _backward(
 @no_type_check
 @njit(**OPTIONS)
 def _backward_blocks(
-    entry, threads, count, block, x, u, matrix, bias, weight, step, spans, alpha, outputs, d_outputs, moves, y, last,
-    wants_bias, d_x, d_y, d_z, d_sums,
+    entry, threads, count, block, x, u, matrix, bias, weight, step, spans, alpha, outputs, d_outputs,
+    has_time_stride, y, last, wants_bias, d_x, d_y, d_z, d_sums,
 ):  # fmt: skip
-    fork(_backward, entry, threads, count, block, (x, u, matrix, bias, weight, step, spans, alpha, outputs, d_outputs,
-         moves, y, last, wants_bias, d_x, d_y, d_z, d_sums))  # fmt: skip
+    parallel_for(_backward, entry, threads, count, block, (x, u, matrix, bias, weight, step, spans, alpha, outputs,
+         d_outputs, has_time_stride, y, last, wants_bias, d_x, d_y, d_z, d_sums))  # fmt: skip
 
 
 def _drive(x: Tensor, input_map: InputMap | None, dtype: torch.dtype) -> tuple[Any, Any, Any, Any]:
@@ -286,8 +286,8 @@ def _arriving(d_outputs: Tensor | None, count: int, dtype: torch.dtype) -> tuple
     """Give the gradient's rows and 1; or, where all steps share one row, that row and 0."""
     if d_outputs is None:
         return np.zeros((1, count), torch.empty((), dtype=dtype).numpy().dtype), 0
-    moves = int(d_outputs.stride(0) != 0 and d_outputs.shape[0] > 1)
-    return rows(d_outputs if moves else d_outputs[:1], dtype), moves
+    has_time_stride = int(d_outputs.stride(0) != 0 and d_outputs.shape[0] > 1)
+    return rows(d_outputs if has_time_stride else d_outputs[:1], dtype), has_time_stride
 
 
 def _start(gradient: Tensor | None, like: Tensor) -> Tensor:

@@ -2,8 +2,8 @@
 
 Rows of a batch do not know each other, in any layer, so a tile needs no other tile: one parallel call forward and one
 back, however many layers there are. A chunk of steps goes through all layers before the next one begins. Its drives are
-one product from packed panels; on the way back its gradients are multiplied while they are in the cache, and neither
-they nor those of the layers in between are ever written to memory.
+one product from packed panels; in the backward pass its gradients are multiplied while they are in the cache, and
+neither they nor those of the layers in between are ever written to memory.
 """
 
 from typing import Any, NamedTuple, no_type_check
@@ -11,23 +11,23 @@ from typing import Any, NamedTuple, no_type_check
 import numpy as np
 from numba import njit
 
-from sostenuto.ops._cpu.columns import OPTIONS, repeated_rows, room, tile_of
+from sostenuto.ops._cpu.columns import OPTIONS, empty, repeated_rows, tile_of
 from sostenuto.ops._cpu.panel_product import multiply, multiply_rows, pack_layers, whole_vectors
-from sostenuto.ops._cpu.parallel_for import fork
-from sostenuto.ops._cpu.prefetch import new_list, will_need, worth_asking
+from sostenuto.ops._cpu.parallel_for import parallel_for
+from sostenuto.ops._cpu.prefetch import add_prefetch, new_prefetch_list, worth_prefetching
 from sostenuto.ops._cpu.tile_rows import (
     compact,
+    copy_outputs,
     gather_chunk,
     gather_spans,
-    hand_up,
+    pad_rows,
     scale_steps,
     scatter_chunk,
-    spread_rows,
 )
 from sostenuto.ops._cpu.tile_sums import add_tiles
-from sostenuto.ops.oscillator.cpu.adjoint import WALK_BYTES, walk_back
+from sostenuto.ops.oscillator.cpu.adjoint import WALK_BYTES, walk_backward
 from sostenuto.ops.oscillator.cpu.advance import walk
-from sostenuto.ops.oscillator.cpu.maximum import hand_out
+from sostenuto.ops.oscillator.cpu.maximum import spread_peak_gradient
 
 CHUNK_ROWS = 128
 """Rows, of all steps and batch rows of a tile, that are multiplied at once."""
@@ -83,51 +83,52 @@ def add_up(d_matrices, d_tiles, H, matrices, vectors, sizes, rates):
 @no_type_check
 @njit(**OPTIONS)
 def forward_tile(
-    layers, u, u_step, u_row, channels, y, z, y_end, z_end, kept, risen, T, top, largest, holders, low, high
+    layers, u, u_step, u_row, channels, y, z, y_end, z_end, kept, activated, T, top, largest, holders, low, high
 ):
     """Run batch rows ``low`` to ``high`` through all layers and ``T`` steps, from the states (y, z) to the last ones.
 
-    ``kept`` (layer, time, column) takes the outputs of all layers but the top one, ``risen`` tanh of all;
-    both have no layer where no way back is wanted. ``top`` takes the top layer's outputs, ``largest``
-    (column) their largest values over time and ``holders`` how many steps have them; what has no room is not written.
+    ``kept`` (layer, time, column) takes the outputs of all layers but the top one, ``activated`` tanh of all;
+    both have no layer where no backward pass is wanted. ``top`` takes the top layer's outputs, ``largest``
+    (column) their largest values over time and ``holders`` how many steps have them; what has no entries is not
+    written.
     """
     L, H, R = y.shape[0], y.shape[2], high - low
     n, first, last = R * H, low * H, high * H
     a = 0 * low  # the first place; if it were known when compiling, room would be compiled for every place
     K = max(CHUNK_ROWS // R, 1)
     wide, size = whole_vectors(H, top), top.itemsize
-    bottom, hidden = room(top, K * R, channels, a), room(top, K, n, a + 1)
-    drive, unkept, forgotten = room(top, K * R, wide, a + 2), room(top, 1, n, a + 3), room(top, 1, n, a + 4)
+    bottom, hidden = empty(top, K * R, channels, a), empty(top, K, n, a + 1)
+    drive, unkept, forgotten = empty(top, K * R, wide, a + 2), empty(top, 1, n, a + 3), empty(top, 1, n, a + 4)
     w, g, b = (
         repeated_rows(layers.weight, R, a + 5),
         repeated_rows(layers.step, R, a + 6),
         repeated_rows(layers.bias, R, a + 7),
     )
-    y_now, z_now, peak = tile_of(y, low, high, a + 8), tile_of(z, low, high, a + 9), room(top, 2, n, a + 10)
+    y_now, z_now, peak = tile_of(y, low, high, a + 8), tile_of(z, low, high, a + 9), empty(top, 2, n, a + 10)
     kinds = K if layers.spans.shape[0] > 0 else 1
-    span, g_now, whole = room(top, kinds, n, a + 11), room(top, kinds, n, a + 12), room(top, 1, n, a + 13)[0]
+    span, g_now, whole = empty(top, kinds, n, a + 11), empty(top, kinds, n, a + 12), empty(top, 1, n, a + 13)[0]
     span[:], whole[:], peak[0], peak[1] = 1, 1, -np.inf, 0
-    ahead = new_list(3)
+    ahead = new_prefetch_list(3)
     for start in range(0, T, K):
         k = min(K, T - start)
         gather_chunk(u, u_step, u_row, start, k, low, R, bottom)
         gather_spans(layers.spans, start, low, H, span)
         for layer in range(L):
             out = top if layer == L - 1 else kept[layer] if layer < len(kept) else top[:0]
-            rise = risen[layer] if layer < len(risen) else top[:0]
-            rise_at, rise_pace = _row(rise, start, first, forgotten)
-            out_at, out_pace = _row(out, start, first, unkept)
-            asked = worth_asking(ahead, T * n * size, H if layer > 0 else channels)
-            _ask_for_inputs(asked, u, u_step, u_row, channels, start + K, min(K, T - start - K), low, R, layer)
-            will_need(asked, 1, rise_at, rise_pace, n * size, k if rise_pace > 0 else 0)
-            will_need(asked, 2, out_at, out_pace, n * size, k if out_pace > 0 else 0)
+            rise = activated[layer] if layer < len(activated) else top[:0]
+            activated_at, activated_stride = _row(rise, start, first, forgotten)
+            out_at, out_stride = _row(out, start, first, unkept)
+            asked = worth_prefetching(ahead, T * n * size, H if layer > 0 else channels)
+            _prefetch_inputs(asked, u, u_step, u_row, channels, start + K, min(K, T - start - K), low, R, layer)
+            add_prefetch(asked, 1, activated_at, activated_stride, n * size, k if activated_stride > 0 else 0)
+            add_prefetch(asked, 2, out_at, out_stride, n * size, k if out_stride > 0 else 0)
             drive_chunk(layers, layer, bottom, hidden, drive, k * R, H, asked)
             factor = whole if len(layers.masks) == 0 or layer == L - 1 else layers.masks[layer, first:last]
             scale_steps(g[layer], span, g_now)
             walk(
                 layers.alpha, size, n, k, layer < L - 1,
-                (drive.ctypes.data, g_now.ctypes.data, rise_at, out_at, hidden.ctypes.data),
-                (n * size, n * size if kinds > 1 else 0, rise_pace, out_pace, n * size),
+                (drive.ctypes.data, g_now.ctypes.data, activated_at, out_at, hidden.ctypes.data),
+                (n * size, n * size if kinds > 1 else 0, activated_stride, out_stride, n * size),
                 (w[layer].ctypes.data, b[layer].ctypes.data, factor.ctypes.data),
                 (y_now[layer].ctypes.data, z_now[layer].ctypes.data, peak[0].ctypes.data, peak[1].ctypes.data),
             )  # fmt: skip
@@ -140,23 +141,23 @@ def forward_tile(
 
 @no_type_check
 @njit(**OPTIONS)
-def _ask_for_inputs(ahead, u, u_step, u_row, channels, start, k, low, R, layer):
+def _prefetch_inputs(ahead, u, u_step, u_row, channels, start, k, low, R, layer):
     """Put the input of another chunk on the list, where its rows lie side by side, for the lowest layer."""
     size, at = u.itemsize, u.ctypes.data + (start * u_step + low * u_row) * u.itemsize
     if layer > 0 or k <= 0:
-        will_need(ahead, 0, at, 0, 0, 0)
+        add_prefetch(ahead, 0, at, 0, 0, 0)
     elif u_row == channels:
-        will_need(ahead, 0, at, u_step * size, R * channels * size, k)
+        add_prefetch(ahead, 0, at, u_step * size, R * channels * size, k)
     else:
-        will_need(ahead, 0, at, u_row * size, k * channels * size, R if u_step == channels else 0)
+        add_prefetch(ahead, 0, at, u_row * size, k * channels * size, R if u_step == channels else 0)
 
 
 @no_type_check
 @njit(**OPTIONS)
-def _ask_for_rows(ahead, region, rows, start, first, k, n):
+def _prefetch_rows(ahead, region, rows, start, first, k, n):
     """Put a tile's rows of another chunk on the list."""
-    pace = rows.shape[1] * rows.itemsize
-    will_need(ahead, region, rows.ctypes.data + start * pace + first * rows.itemsize, pace, n * rows.itemsize, k)
+    stride = rows.shape[1] * rows.itemsize
+    add_prefetch(ahead, region, rows.ctypes.data + start * stride + first * rows.itemsize, stride, n * rows.itemsize, k)
 
 
 @no_type_check
@@ -182,18 +183,18 @@ def _end_peaks(last, peak, largest, holders):
 @no_type_check
 @njit(**OPTIONS)
 def forward_tiles(
-    entry, threads, count, tile, layers, u, u_step, u_row, channels, y, z, y_end, z_end, kept, risen, T, top, largest,
-    holders,
+    entry, threads, count, tile, layers, u, u_step, u_row, channels, y, z, y_end, z_end, kept, activated, T, top,
+    largest, holders,
 ):  # fmt: skip
     """Run all tiles of `forward_tile`."""
-    fork(forward_tile, entry, threads, count, tile, (layers, u, u_step, u_row, channels, y, z, y_end, z_end, kept,
-         risen, T, top, largest, holders))  # fmt: skip
+    parallel_for(forward_tile, entry, threads, count, tile, (layers, u, u_step, u_row, channels, y, z, y_end, z_end,
+         kept, activated, T, top, largest, holders))  # fmt: skip
 
 
 @no_type_check
 @njit(**OPTIONS)
 def backward_tile(
-    layers, u, u_step, u_row, channels, y, z, kept, risen, top, largest, d_top, moves, y_bar, z_bar, d_u,
+    layers, u, u_step, u_row, channels, y, z, kept, activated, top, largest, d_top, has_time_stride, y_bar, z_bar, d_u,
     d_matrices, d_tiles, tile, begins, low, high,
 ):  # fmt: skip
     """Run the adjoint of batch rows ``low`` to ``high``; z has the last states, y the first.
@@ -210,21 +211,21 @@ def backward_tile(
     a = 0 * low  # the first place; if it were known when compiling, room would be compiled for every place
     K = max(CHUNK_ROWS // R, 1)
     wide, narrow, size = whole_vectors(H, top), whole_vectors(channels, top), top.itemsize
-    bottom, hidden, x_bar = room(top, K * R, channels, a), room(top, K, n, a + 1), room(top, K, n, a + 3)
-    spread, d_below = room(top, K * R, wide + SPREAD, a), room(top, K * R, max(wide, narrow), a + 4).reshape(-1)
-    totals = room(top, channels + (L - 1) * H, wide, a + 2).reshape(-1)
-    w_sums, g_sums, b_sums = room(top, L, n, a + 6), room(top, L, n, a + 7), room(top, L, n, a + 8)
+    bottom, hidden, x_bar = empty(top, K * R, channels, a), empty(top, K, n, a + 1), empty(top, K, n, a + 3)
+    spread, d_below = empty(top, K * R, wide + SPREAD, a), empty(top, K * R, max(wide, narrow), a + 4).reshape(-1)
+    totals = empty(top, channels + (L - 1) * H, wide, a + 2).reshape(-1)
+    w_sums, g_sums, b_sums = empty(top, L, n, a + 6), empty(top, L, n, a + 7), empty(top, L, n, a + 8)
     spread[:], totals[:], w_sums[:], g_sums[:], b_sums[:] = 0, 0, 0, 0, 0
     w, g = repeated_rows(layers.weight, R, a + 9), repeated_rows(layers.step, R, a + 10)
-    z_now, y_bars, z_bars = (
+    z_now, y_cotangents, z_cotangents = (
         tile_of(z, low, high, a + 12),
         _arriving_at(y_bar, L, low, high, a + 13),
         _arriving_at(z_bar, L, low, high, a + 14),
     )
     kinds = K if layers.spans.shape[0] > 0 else 1
-    span, g_now, whole = room(top, kinds, n, a + 15), room(top, kinds, n, a + 11), room(top, 1, n, a + 16)[0]
+    span, g_now, whole = empty(top, kinds, n, a + 15), empty(top, kinds, n, a + 11), empty(top, 1, n, a + 16)[0]
     span[:], whole[:] = 1, 1
-    ahead = new_list(4)
+    ahead = new_prefetch_list(4)
     chunks = -(-T // K)
     for chunk in range(chunks):
         start = (chunks - 1 - chunk) * K
@@ -237,64 +238,67 @@ def backward_tile(
             out = top if layer == L - 1 else kept[layer]
             before = y[layer].reshape(-1)[first:last] if start == 0 else out[start - 1, first:last]
             if layer > 0:
-                hand_up(kept[layer - 1], (start, first), k, n, layers.masks, layer - 1, first, hidden)
-            arriving, pace, factor = d_below.ctypes.data, n * size, whole
+                copy_outputs(kept[layer - 1], (start, first), k, n, layers.masks, layer - 1, first, hidden)
+            arriving, stride, factor = d_below.ctypes.data, n * size, whole
             if layer == L - 1 and len(largest) > 0:
-                hand_out(top, (start, first), k, largest[first:last], d_top[0, first:last], d_below)
+                spread_peak_gradient(top, (start, first), k, largest[first:last], d_top[0, first:last], d_below)
             elif layer == L - 1:
-                pace = moves * d_top.shape[1] * size
-                arriving = d_top.ctypes.data + start * pace + first * size
+                stride = has_time_stride * d_top.shape[1] * size
+                arriving = d_top.ctypes.data + start * stride + first * size
             elif layers.masks.shape[0] > 0:
                 factor = layers.masks[layer, first:last]
             scale_steps(g[layer], span, g_now)
-            _adjoint(layers.alpha, out, risen[layer], start, first, k, before, arriving, pace, factor, w[layer], g_now,
-                     span, z_now[layer], y_bars[layer], z_bars[layer], w_sums[layer], g_sums[layer], b_sums[layer],
-                     x_bar, spread)  # fmt: skip
-            asked = worth_asking(ahead, T * n * size, k * R)
-            _ask_for_inputs(asked, u, u_step, u_row, channels, start - K, min(K, start), low, R, layer)
-            _ask_for_rows(asked, 1, out, start - K, first, min(K, start), n)
-            _ask_for_rows(asked, 2, risen[layer], start - K, first, min(K, start), n)
-            _ask_for_rows(asked, 3, d_top, start - K, first, min(K, start) * moves if layer == L - 1 else 0, n)
+            _adjoint(layers.alpha, out, activated[layer], start, first, k, before, arriving, stride, factor, w[layer],
+                     g_now, span, z_now[layer], y_cotangents[layer], z_cotangents[layer], w_sums[layer], g_sums[layer],
+                     b_sums[layer], x_bar, spread)  # fmt: skip
+            asked = worth_prefetching(ahead, T * n * size, k * R)
+            _prefetch_inputs(asked, u, u_step, u_row, channels, start - K, min(K, start), low, R, layer)
+            _prefetch_rows(asked, 1, out, start - K, first, min(K, start), n)
+            _prefetch_rows(asked, 2, activated[layer], start - K, first, min(K, start), n)
+            _prefetch_rows(
+                asked, 3, d_top, start - K, first, min(K, start) * has_time_stride if layer == L - 1 else 0, n
+            )
             _sum_products(layer, bottom, hidden, spread, totals, d_matrix, k * R, wide, H, flushes, first_flush, asked)
             if flushes:
                 for part, sums in enumerate((w_sums[layer], g_sums[layer], b_sums[layer])):
                     _sum_vectors(sums, d_vectors[layer, part], first_flush)
             if layer > 0:
-                _hand_down(layers, layer, spread, d_below, k * R, wide)
+                _multiply_back(layers, layer, spread, d_below, k * R, wide)
                 compact(d_below, wide, k * R, H)
             elif d_u.shape[0] > 0:
-                _hand_down(layers, layer, spread, d_below, k * R, narrow)
+                _multiply_back(layers, layer, spread, d_below, k * R, narrow)
                 scatter_chunk(d_below, narrow, d_u, start, k, low, R, channels)
     for layer in range(len(y_bar)):
-        y_bar[layer, low:high] = y_bars[layer].reshape(R, H)
-        z_bar[layer, low:high] = z_bars[layer].reshape(R, H)
+        y_bar[layer, low:high] = y_cotangents[layer].reshape(R, H)
+        z_bar[layer, low:high] = z_cotangents[layer].reshape(R, H)
 
 
 @no_type_check
 @njit(**OPTIONS)
 def backward_tiles(
-    entry, threads, count, block, layers, u, u_step, u_row, channels, y, z, kept, risen, top, largest, d_top,
-    moves, y_bar, z_bar, d_u, d_matrices, d_tiles, tile, begins,
+    entry, threads, count, block, layers, u, u_step, u_row, channels, y, z, kept, activated, top, largest, d_top,
+    has_time_stride, y_bar, z_bar, d_u, d_matrices, d_tiles, tile, begins,
 ):  # fmt: skip
     """Run all tiles of `backward_tile`."""
-    fork(backward_tile, entry, threads, count, block, (layers, u, u_step, u_row, channels, y, z, kept, risen, top,
-         largest, d_top, moves, y_bar, z_bar, d_u, d_matrices, d_tiles, tile, begins))  # fmt: skip
+    parallel_for(backward_tile, entry, threads, count, block, (layers, u, u_step, u_row, channels, y, z, kept,
+         activated, top, largest, d_top, has_time_stride, y_bar, z_bar, d_u, d_matrices, d_tiles, tile,
+         begins))  # fmt: skip
 
 
 @no_type_check
 @njit(**OPTIONS)
-def _arriving_at(bars, L, low, high, place):
+def _arriving_at(cotangents, L, low, high, place):
     """Copy the gradients that arrive at the last states of a tile, or begin with 0."""
-    if len(bars) > 0:
-        return tile_of(bars, low, high, place)
-    tile = room(bars, L, (high - low) * bars.shape[2], place)
+    if len(cotangents) > 0:
+        return tile_of(cotangents, low, high, place)
+    tile = empty(cotangents, L, (high - low) * cotangents.shape[2], place)
     tile[:] = 0
     return tile
 
 
 @no_type_check
 @njit(**OPTIONS)
-def _adjoint(alpha, out, rise, start, first, k, before, arriving, pace, factor, weight, step, span, z, y_bar, z_bar,
+def _adjoint(alpha, out, rise, start, first, k, before, arriving, stride, factor, weight, step, span, z, y_bar, z_bar,
              w_sum, g_sum, b_sum, x_bar, spread):  # fmt: skip
     """Step a tile back through a chunk; ``arriving`` is where the first step's gradient lies.
 
@@ -302,26 +306,26 @@ def _adjoint(alpha, out, rise, start, first, k, before, arriving, pace, factor, 
     """
     size, n, R = x_bar.itemsize, x_bar.shape[1], len(spread) // len(x_bar)
     apart, columns, parts = spread.shape[1] * size, n // R, R
-    target, target_pace, skip = spread.ctypes.data, R * apart, apart
+    target, target_stride, skip = spread.ctypes.data, R * apart, apart
     by_rows = columns * size % WALK_BYTES == 0
     if not by_rows:
-        columns, parts, target, target_pace, skip = n, 1, x_bar.ctypes.data, n * size, n * size
-    out_pace, rise_pace, scaled = out.shape[1] * size, rise.shape[1] * size, (n * size if len(span) > 1 else 0)
-    out_at = out.ctypes.data + start * out_pace + first * size
-    rise_at = rise.ctypes.data + start * rise_pace + first * size
+        columns, parts, target, target_stride, skip = n, 1, x_bar.ctypes.data, n * size, n * size
+    out_stride, activated_stride, scaled = out.shape[1] * size, rise.shape[1] * size, (n * size if len(span) > 1 else 0)
+    out_at = out.ctypes.data + start * out_stride + first * size
+    activated_at = rise.ctypes.data + start * activated_stride + first * size
     for part in range(parts):
         at = part * columns * size
-        walk_back(
+        walk_backward(
             alpha, size, columns, k, before.ctypes.data + at,
-            (out_at + at, rise_at + at, arriving + at, target + part * skip, step.ctypes.data + at,
+            (out_at + at, activated_at + at, arriving + at, target + part * skip, step.ctypes.data + at,
              span.ctypes.data + at),
-            (out_pace, rise_pace, pace, target_pace, scaled, scaled),
+            (out_stride, activated_stride, stride, target_stride, scaled, scaled),
             (weight.ctypes.data + at, factor.ctypes.data + at),
             (z.ctypes.data + at, y_bar.ctypes.data + at, z_bar.ctypes.data + at, w_sum.ctypes.data + at,
              g_sum.ctypes.data + at, b_sum.ctypes.data + at),
         )  # fmt: skip
     if not by_rows:
-        spread_rows(x_bar.reshape(-1), k * R, n // R, spread)
+        pad_rows(x_bar.reshape(-1), k * R, n // R, spread)
 
 
 @no_type_check
@@ -373,7 +377,7 @@ def _sum_vectors(sums, d_vector, first):
 
 @no_type_check
 @njit(**OPTIONS)
-def _hand_down(layers, layer, spread, d_below, rows, wide):
+def _multiply_back(layers, layer, spread, d_below, rows, wide):
     """Multiply x̄ by V, for the gradient of what lies below; rows of the result are whole vectors."""
     size, H = spread.itemsize, layers.weight.shape[1]
     packed = layers.back.ctypes.data + layers.back_at[layer] * size

@@ -23,7 +23,7 @@ WIDTH = 64
 CACHED = 2**15
 """Numbers that the levels of one block of paths may have, where there are several paths."""
 KEPT = 2**20
-"""Numbers of one block's earlier levels that the way back keeps at a time, where a path is longer than that."""
+"""Numbers of one block's earlier levels that the backward pass keeps at a time, where a path is longer than that."""
 
 _OPTIONS = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"contract"}}
 
@@ -118,7 +118,7 @@ def _backward(increments, place, first, arriving, found, kept, start, lanes_, wi
     stop = min(start + lanes_, increments.shape[0])
     parts = (T + kept - 1) // kept
     # The levels at the beginning of each part; within a part they are found again from there.
-    begins, states, bar = np.zeros((parts, size)), np.empty((kept, size)), np.zeros(size)
+    begins, states, cotangent = np.zeros((parts, size)), np.empty((kept, size)), np.zeros(size)
     for part in range(1, parts):
         begins[part] = begins[part - 1]
         for t in range((part - 1) * kept, part * kept):
@@ -133,11 +133,11 @@ def _backward(increments, place, first, arriving, found, kept, start, lanes_, wi
                 _join(states[t - begin + 1], tile, one, two, first, level, lanes)
         for t in range(end - 1, begin - 1, -1):
             if arriving.shape[1] == T:
-                _read(bar, place, arriving, t, start, stop, lanes)
+                _read(cotangent, place, arriving, t, start, stop, lanes)
             elif t == T - 1:
-                _read(bar, place, arriving, 0, start, stop, lanes)
+                _read(cotangent, place, arriving, 0, start, stop, lanes)
             _fill(tile, increments, t, start, stop, lanes_)
-            _pull(bar, states[t - begin], tile, gathered, one, two, three, first, level, lanes)
+            _pull(cotangent, states[t - begin], tile, gathered, one, two, three, first, level, lanes)
             _sum_up(gathered, found, t, start, stop, lanes_)
 
 
@@ -224,13 +224,13 @@ def _begin(out, x, tile, k, d, lanes):
 
 @no_type_check
 @njit(**_OPTIONS)
-def _pull(bar, x, tile, gathered, sums, one, two, first, level, lanes):
+def _pull(cotangent, x, tile, gathered, sums, one, two, first, level, lanes):
     """Turn the gradient of X ⊗ exp(a) into that of X, in place, and gather that of a; x holds X."""
     d, width, zero = np.uint64(tile.shape[0]), np.uint64(tile.shape[1]), np.uint64(0)
     gathered[:] = 0.0
     for j in range(d):
         for q in range(lanes):
-            gathered[j, q] = bar[j * lanes + q]
+            gathered[j, q] = cotangent[j * lanes + q]
     for k in range(2, level + 1):
         _begin(sums, x, tile, k, d, lanes)
         n = d * lanes
@@ -242,12 +242,12 @@ def _pull(bar, x, tile, gathered, sums, one, two, first, level, lanes):
                     for m in range(min(width, n - c)):
                         sums[to + c + m] = sums[by + c + m] * weight * tile[j, m] + x[to + c + m]
             n *= d
-        _contract(bar, first[k] * lanes, sums, first[k - 1] * lanes, tile, gathered, one, n, 1.0)
-        _add(bar, first[k - 1] * lanes, one, n)
+        _contract(cotangent, first[k] * lanes, sums, first[k - 1] * lanes, tile, gathered, one, n, 1.0)
+        _add(cotangent, first[k - 1] * lanes, one, n)
         for low in range(k - 2, 0, -1):
             n //= d
             _contract(one, zero, sums, first[low] * lanes, tile, gathered, two, n, 1.0 / (k - low))
-            _add(bar, first[low] * lanes, two, n)
+            _add(cotangent, first[low] * lanes, two, n)
             one, two = two, one
         weight = 1.0 / k
         for j in range(d):
@@ -257,25 +257,25 @@ def _pull(bar, x, tile, gathered, sums, one, two, first, level, lanes):
 
 @no_type_check
 @njit(**_OPTIONS)
-def _contract(bar, at, sums, low, tile, gathered, out, n, weight):
+def _contract(cotangent, at, sums, low, tile, gathered, out, n, weight):
     """Give w·Σ_j bar_j·a_j, the gradient of the words below, and gather w·Σ_i sums_i·bar_ji, that of each letter."""
     d, width = np.uint64(tile.shape[0]), np.uint64(tile.shape[1])
     for c in range(np.uint64(0), n, width):
         count = min(width, n - c)
         for m in range(count):
-            out[c + m] = weight * tile[0, m] * bar[at + c + m]
+            out[c + m] = weight * tile[0, m] * cotangent[at + c + m]
         for j in range(np.uint64(1), d):
             by = at + j * n + c
             for m in range(count):
-                out[c + m] += weight * tile[j, m] * bar[by + m]
+                out[c + m] += weight * tile[j, m] * cotangent[by + m]
         for j in range(d):
             by = at + j * n + c
             for m in range(count):
-                gathered[j, m] += weight * sums[low + c + m] * bar[by + m]
+                gathered[j, m] += weight * sums[low + c + m] * cotangent[by + m]
 
 
 @no_type_check
 @njit(**_OPTIONS)
-def _add(bar, at, values, n):
+def _add(cotangent, at, values, n):
     for m in range(n):
-        bar[at + m] += values[m]
+        cotangent[at + m] += values[m]
