@@ -8,14 +8,14 @@ import torch
 
 from sostenuto.checks import InputError
 from sostenuto.constraints import Between
-from sostenuto.nn import StableRNN, UnICORNN
+from sostenuto.nn import DampedOscillators, StableRNN, Stack, UnICORNN
 
 
 def violent_steps(layer, count=6, rate=3.0):
     """Train on noise with a large learning rate; yield after every step."""
     torch.manual_seed(0)
     optimizer = torch.optim.Adam(layer.parameters(), lr=rate)
-    x = torch.randn(20, 4, layer.input_size, dtype=layer.weight_ih_l0.dtype)
+    x = torch.randn(20, 4, layer.input_size)
     for _ in range(count):
         optimizer.zero_grad()
         loss = -layer(x)[0].square().mean()
@@ -97,6 +97,25 @@ def test_linear_stable_units_forget_as_promised(integrator):
         StableRNN(2, 8, activation="identity", half_life=20, forget_within=10)
     with pytest.raises(InputError, match="form='diagonal'"):
         StableRNN(2, 8, form="symmetric", half_life=20)
+
+
+def test_damped_units_remember_as_long_as_promised():
+    layer = DampedOscillators(2, 8, half_life=100, time_scales=(1.0, 50.0))
+    for trained in violent_steps(layer):
+        assert trained.memory_certificate().remembers_at_least >= 100
+    with pytest.raises(InputError, match="expected half_life of at most"):
+        DampedOscillators(2, 8, half_life=1e9).memory_certificate()
+
+
+@pytest.mark.parametrize("name", ["damped", "unicornn", "stable"])
+def test_a_stack_remembers_as_long_as_promised(name):
+    layer = Stack(2, 8, 2, layer=name, half_life=100, bidirectional=True)
+    found = layer.memory_certificate()
+    assert min(found.layers) >= 100
+    assert found.forgets_at_most is None
+    assert "nothing" not in found.summary().lower()
+    with pytest.raises(InputError, match="damped, unicornn and stable"):
+        Stack(2, 8, layer="sru", half_life=10)
 
 
 def test_between_says_what_it_takes():

@@ -2,7 +2,14 @@
 
 from sostenuto.nn.certificates.certificate import Certificate, fails, over_spans, refused
 from sostenuto.nn.certificates.maps import discrete
-from sostenuto.nn.certificates.memory import LevelDecay, MemoryCertificate, Window, not_provable, remembering
+from sostenuto.nn.certificates.memory import (
+    LevelDecay,
+    MemoryCertificate,
+    Window,
+    inside_blocks,
+    not_provable,
+    remembering,
+)
 from sostenuto.nn.certificates.norms import contraction
 from sostenuto.nn.certificates.oscillators import OscillatorGrowth, half_lives, oscillator_growth
 from sostenuto.nn.certificates.sector import lure
@@ -21,6 +28,7 @@ __all__ = [
     "discrete",
     "fails",
     "half_lives",
+    "inside_blocks",
     "lure",
     "not_provable",
     "oscillator_growth",
