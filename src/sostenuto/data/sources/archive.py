@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sostenuto.checks import FileFormatError
+from sostenuto.choices import Task
 from sostenuto.data.dataset import Dataset, SequenceSet
 from sostenuto.data.download import extract, fetch
 from sostenuto.data.places import Form, Places
-from sostenuto.types import Task
 
 URL = "https://timeseriesclassification.com/aeon-toolkit/"
 PAGE = "https://timeseriesclassification.com"

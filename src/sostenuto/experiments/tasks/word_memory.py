@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from sostenuto.audits.memory.tokens import token_memory
 from sostenuto.checks import require
 from sostenuto.data.dataset import Dataset
+from sostenuto.data.parts import divide
 from sostenuto.experiments.tasks.contest import candidates
 from sostenuto.experiments.tasks.device_part import DevicePart
 from sostenuto.experiments.tasks.device_training import DeviceTraining, evaluate
@@ -18,7 +19,6 @@ from sostenuto.experiments.tasks.recipe import Recipe, with_seed
 from sostenuto.experiments.tasks.text_encoder import ATTENTION, text_encoder
 from sostenuto.experiments.workbench import Workbench
 from sostenuto.report.figures.plot import lines
-from sostenuto.training.data import divide
 
 FLOOR = 1e-9
 """What is below this share of the largest is not looked at: rounding would pass for fluctuation."""
