@@ -49,6 +49,7 @@ def _parts() -> tuple[Tensor, Tensor, Tensor, Tensor]:
     data, generator = datasets.load("digits"), torch.Generator().manual_seed(0)
     found: list[Tensor] = []
     for part in (data.train, data.test):
+        assert part is not None
         values = torch.tensor(np.stack(part.sequences)).float()
         values = (values - values.mean()) / values.std()
         noise = torch.randn(len(values), STEPS - values.shape[1], 1, generator=generator)
