@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from sostenuto.choices import Readout
 from sostenuto.data.dataset import SequenceSet
 from sostenuto.data.targets import task_of
 from sostenuto.nn.stable_span import MARGIN
@@ -34,7 +35,7 @@ TASK_OPTIONS: dict[str, dict[str, Any]] = {
 }
 """What small sets of classes need against over-fitting; numbers to predict are left without noise."""
 
-READOUTS = {("stack", "classification"): "max", ("unicornn", "classification"): "max"}
+READOUTS: dict[tuple[str, str], Readout] = {("stack", "classification"): "max", ("unicornn", "classification"): "max"}
 """Read-outs other than the last state, by layer and task."""
 LONGEST_TIME = 1600.0
 """Most time, steps times step_size, for UnICORNN: gradients of layers of undamped oscillators grow with it."""

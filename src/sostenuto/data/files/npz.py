@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from sostenuto.checks import FileFormatError, shown
+from sostenuto.choices import Task
 from sostenuto.data.batch import warn_of_exchanged_axes
 from sostenuto.data.dataset import SequenceSet
 from sostenuto.data.files.options import Options
 from sostenuto.data.files.place import Place
 from sostenuto.data.files.targets import read_targets, whole_or_real
 from sostenuto.data.files.text import most_unpacked, read_bytes, too_large
-from sostenuto.types import Task
 
 _NAMES = ("X", "y", "lengths", "timespans", "groups")
 _BROKEN = (

@@ -4,9 +4,9 @@ import re
 
 import numpy as np
 
+from sostenuto.choices import Task
 from sostenuto.data.files.cells import MISSING, CellError, as_number, parse_numbers, quoted
 from sostenuto.data.files.place import Place
-from sostenuto.types import Task
 
 _WHOLE_WITH_POINT = re.compile(r"[+-]?[0-9]+\.[0-9]*([eE][+-]?[0-9]+)?")
 _LARGEST_WHOLE = 2.0**53

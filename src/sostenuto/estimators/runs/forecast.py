@@ -1,8 +1,8 @@
-"""A run folder whose model is a `Forecaster`: fitted on the series of a file, backtested, asked for what comes."""
+"""Runs of a `Forecaster`: fitted on the series of a file, backtested, asked for what comes."""
 
 import csv
 import io
-import json
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -10,19 +10,21 @@ from typing import Any
 import numpy as np
 
 from sostenuto.checks import require
-from sostenuto.data.dataset import SequenceSet
+from sostenuto.data.dataset import Dataset, SequenceSet
 from sostenuto.data.files.atomic import write_atomically
 from sostenuto.data.files.cells import plain_text
+from sostenuto.data.source import read_file, with_checksum
 from sostenuto.estimators.forecast.forecaster import Forecaster
 from sostenuto.estimators.forecast.series import next_times, read_times
+from sostenuto.estimators.runs import FORECASTER, Answers, Chosen, Conditions, FittedRun
 from sostenuto.estimators.stored import load_kernel_estimator, save_kernel_estimator
-from sostenuto.results import BacktestResult, ForecastErrors
-from sostenuto.training.config import ModelConfig, RunConfig, TrainingConfig
-from sostenuto.training.data import read_file
-from sostenuto.training.run_folder import MODEL, discard_folder
+from sostenuto.report.contents.forecast import ForecastPicture, forecast_page
+from sostenuto.report.section import Section
+from sostenuto.results import BacktestResult, ForecastErrors, plain
+from sostenuto.training.config import DataConfig, ModelConfig, RunConfig, TrainingConfig
+from sostenuto.training.run_folder import MARK, check_mark, run_mark
+from sostenuto.training.run_folder import MODEL as MODEL_FILE
 
-NAME = "forecaster"
-"""The name of this model on the command line and in ``config.toml``."""
 FOLDS = 3
 MOST_BACKTESTS = 12
 """Series that are backtested at the most: each takes several fits."""
@@ -51,42 +53,103 @@ class Forecast:
     times: list[np.ndarray]
 
 
-def run_forecaster(config: RunConfig, folder: Path, *, resume: bool = False) -> tuple[BacktestResult, Forecast]:
-    """Fit, backtest and forecast the series of ``config.data.source``; leave a whole run in ``folder``."""
-    try:
-        material = _material(read_file(config.data, config.data.source)["train"])
+class ForecasterRuns:
+    """A `Forecaster` of the series of a file, read whole and not as windows."""
+
+    has_states = False
+
+    def open(self, data: DataConfig, seed: int, conditions: Conditions) -> None:
+        """Leave the file to `fit`."""
+
+    def settings(
+        self,
+        base: RunConfig,
+        written: dict[str, Any],  # noqa: ARG002
+        chosen: Chosen,
+        data: DataConfig,
+        dataset: Dataset | None = None,  # noqa: ARG002
+    ) -> RunConfig:
+        """Take the forecaster's own defaults."""
+        options = {**(base.model.options if base.model.layer == FORECASTER else {}), **chosen["options"]}
+        training = TrainingConfig(seed=chosen["training"].get("seed", base.training.seed))
+        return RunConfig(data, ModelConfig(layer=FORECASTER, options=options), training)
+
+    def fit(self, dataset: Dataset | None, config: RunConfig, folder: Path, conditions: Conditions) -> FittedRun:  # noqa: ARG002
+        """Fit, backtest and forecast; leave a whole run in ``folder``."""
+        part = read_file(config.data, config.data.source)["train"]
+        config = replace(config, data=with_checksum(config.data, part))
+        material = _material(part)
         options = {"horizon": config.data.horizon, "random_state": config.training.seed, **config.model.options}
         forecaster = Forecaster(**options).fit(**_arguments(material))
         result = _backtested(options, material)
-    except Exception:
-        if not resume:
-            discard_folder(folder)
-        raise
-    write_atomically(folder / "config.toml", config.to_toml())
-    notes = {"channels": material.channels, "covariates": material.covariate_names}
-    save_kernel_estimator(forecaster, folder / MODEL, notes)
-    forecast = _forecast(forecaster, material)
-    write_atomically(folder / "predictions.csv", forecast_csv(forecast))
-    write_atomically(folder / "result.json", result.to_json(indent=1))
-    return result, forecast
+        write_atomically(folder / "config.toml", config.to_toml())
+        notes = {"channels": material.channels, "covariates": material.covariate_names, MARK: run_mark(config)}
+        save_kernel_estimator(forecaster, folder / MODEL_FILE, notes)
+        forecast = _forecast(forecaster, material)
+        write_atomically(folder / "predictions.csv", forecast_csv(forecast))
+        write_atomically(folder / "result.json", result.to_json(indent=1))
+        return _fitted_run(folder, config, result, forecast)
+
+    def load(self, folder: Path, config: RunConfig) -> tuple[Forecaster, dict[str, Any]]:
+        """Load the forecaster and the names of its columns."""
+        forecaster, notes = load_kernel_estimator({Forecaster.__name__: Forecaster}, folder / MODEL_FILE)
+        check_mark(folder / MODEL_FILE, notes, config)
+        forecaster.seasons_, forecaster.lags_ = tuple(forecaster.seasons_), tuple(forecaster.lags_)
+        return forecaster, notes
+
+    def predict(self, folder: Path, config: RunConfig, source: str, conditions: Conditions) -> Answers:  # noqa: ARG002
+        """Forecast what comes after each series of another file, or of the same."""
+        forecaster, notes = self.load(folder, config)
+        material = _material(read_file(config.data, source)["train"])
+        for what, ours, theirs in (
+            ("columns to forecast", tuple(notes["channels"]), material.channels),
+            ("columns beside them", tuple(notes["covariates"]), material.covariate_names),
+        ):
+            require(ours == theirs, f"{source}: expected the {what} of the run, {ours}", f"got {theirs}")
+        forecast = _forecast(forecaster, material)
+        return Answers(forecast_csv(forecast), forecast_facts(forecast), len(material.names))
 
 
-def predict_forecaster(folder: Path, config: RunConfig, source: str) -> Forecast:
-    """Forecast what comes after each series of another file, or of the same."""
-    forecaster, notes = load_kernel_estimator({Forecaster.__name__: Forecaster}, folder / MODEL)
-    forecaster.seasons_, forecaster.lags_ = tuple(forecaster.seasons_), tuple(forecaster.lags_)
-    material = _material(read_file(config.data, source)["train"])
-    for what, ours, theirs in (
-        ("columns to forecast", tuple(notes["channels"]), material.channels),
-        ("columns beside them", tuple(notes["covariates"]), material.covariate_names),
-    ):
-        require(ours == theirs, f"{source}: expected the {what} of the run, {ours}", f"got {theirs}")
-    return _forecast(forecaster, material)
+def _fitted_run(folder: Path, config: RunConfig, result: BacktestResult, forecast: Forecast) -> FittedRun:
+    material, source, report = forecast.material, Path(config.data.source).name, folder / "report.html"
+    methods = {method.name: method.rmse for method in result.methods}
+    facts = {"run": str(folder), "model": FORECASTER, "metric": "rmse", "score": result.methods[0].rmse}
+    facts |= {"methods": methods, "covered": result.covered, "report": str(report)}
+    rows: list[tuple[str, object]] = [
+        ("data", f"{source}: {len(material.names)} series, {', '.join(material.channels)}"),
+        ("model", f"{FORECASTER}, {config.data.horizon} steps ahead"),
+        *((f"rmse {name}", f"{value:.4g}") for name, value in methods.items()),
+        ("inside intervals", f"{result.covered:.1%} of {result.coverage:.0%}"),
+        ("forecast", folder / "predictions.csv"),
+        ("report", report),
+    ]
+    pictures = _pictures(forecast, max(4 * config.data.horizon, 2 * result.season))
+
+    def page(more: Sequence[Section]) -> str:  # noqa: ARG001
+        return forecast_page(folder.resolve().name, source, result, pictures)
+
+    return FittedRun(
+        folder, {**facts, "methods": methods, "covered": result.covered, "report": str(report)}, rows, page
+    )
 
 
-def forecaster_config(data: Any, seed: int, options: dict[str, Any]) -> RunConfig:
-    """Make the config of such a run."""
-    return RunConfig(data, ModelConfig(layer=NAME, options=options), TrainingConfig(seed=seed))
+def _pictures(forecast: Forecast, shown: int) -> list[ForecastPicture]:
+    """Give what is drawn of every series and channel: its last ``shown`` steps, and what comes."""
+    material, pictures = forecast.material, []
+    for i, series in enumerate(material.names):
+        steps = np.arange(len(material.values[i])) if material.times is None else np.asarray(material.times[i])
+        past = steps.astype("datetime64[s]" if steps.dtype.kind in "US" else float)
+        pictures += [
+            ForecastPicture(
+                f"{series}, {channel}" if len(material.names) > 1 else channel,
+                past[-shown:],
+                material.values[i][-shown:, c],
+                forecast.times[i],
+                *(part[i, :, c] for part in (forecast.values, forecast.low, forecast.high)),
+            )
+            for c, channel in enumerate(material.channels)
+        ]
+    return pictures
 
 
 def forecast_csv(forecast: Forecast) -> str:
@@ -103,18 +166,17 @@ def forecast_csv(forecast: Forecast) -> str:
     return buffer.getvalue()
 
 
-def forecast_json(forecast: Forecast) -> str:
-    """Write a forecast as JSON."""
-    return json.dumps(
-        {
-            "series": forecast.material.names,
-            "channels": list(forecast.material.channels),
-            "times": [[moment_text(moment) for moment in times] for times in forecast.times],
-            "forecast": forecast.values.tolist(),
-            "low": forecast.low.tolist(),
-            "high": forecast.high.tolist(),
-        }
-    )
+def forecast_facts(forecast: Forecast) -> dict[str, Any]:
+    """Give a forecast as JSON holds it."""
+    facts = {
+        "series": forecast.material.names,
+        "channels": list(forecast.material.channels),
+        "times": [[moment_text(moment) for moment in times] for times in forecast.times],
+        "forecast": forecast.values.tolist(),
+        "low": forecast.low.tolist(),
+        "high": forecast.high.tolist(),
+    }
+    return plain(facts)
 
 
 def moment_text(moment: Any) -> str:
@@ -213,3 +275,6 @@ def _forecast(forecaster: Forecaster, material: Material) -> Forecast:
         for i, series in enumerate(material.values)
     ]
     return Forecast(material, values, ends[:, 0], ends[:, 1], times)
+
+
+MODEL = ForecasterRuns()
