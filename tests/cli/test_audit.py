@@ -67,7 +67,7 @@ def test_two_runs_side_by_side_and_json(run, tmp_path):
         app, ["audit", str(run), "digits", "--against", str(run), *CHECKS, "--out", str(page), "--json"]
     )
     assert done.exit_code == 0, done.output
-    assert json.loads(done.output)["results"]["memory"]["horizon"] == 63
+    assert json.loads(done.output)["results"]["memory"]["num_steps"] == 64
     assert "Side by side" in page.read_text()
 
 
