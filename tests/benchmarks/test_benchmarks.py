@@ -24,10 +24,10 @@ def test_an_unknown_benchmark_is_refused_with_the_list() -> None:
 
 
 def test_a_stored_record_carries_date_device_and_versions(tmp_path) -> None:
-    path = benchmarks.store("import_time", {"ratio": 1.25}, tmp_path / "new")
+    path = benchmarks.store("import_time", {"ratio": 1.25, "runs": 5}, tmp_path / "new")
     page = json.loads(path.read_text(encoding="utf-8"))
     assert path == tmp_path / "new" / "import_time.json"
-    assert page["record"] == {"ratio": 1.25}
+    assert page["record"] == {"ratio": 1.25, "runs": 5}
     assert page["benchmark"] == "import_time"
     assert page["device"]["cores"] >= 1
     assert page["versions"]["torch"] != "not installed"
@@ -36,10 +36,20 @@ def test_a_stored_record_carries_date_device_and_versions(tmp_path) -> None:
 
 
 def test_a_record_that_is_no_json_leaves_the_old_one(tmp_path) -> None:
-    path = benchmarks.store("import_time", {"ratio": 1.0}, tmp_path)
+    path = benchmarks.store("import_time", {"ratio": 1.0, "runs": 5}, tmp_path)
     with pytest.raises(ValueError, match="not JSON compliant"):
-        benchmarks.store("import_time", {"ratio": math.nan}, tmp_path)
-    assert json.loads(path.read_text(encoding="utf-8"))["record"] == {"ratio": 1.0}
+        benchmarks.store("import_time", {"ratio": math.nan, "runs": 5}, tmp_path)
+    assert json.loads(path.read_text(encoding="utf-8"))["record"] == {"ratio": 1.0, "runs": 5}
+
+
+def test_times_are_stored_as_medians_of_several_runs(monkeypatch, tmp_path) -> None:
+    found = iter([5.0, 1.0, 2.0, 9.0, 3.0])
+    monkeypatch.setattr(import_time, "run", lambda progress: {"ratio": next(found), "rounds": 0 if progress else 7})
+    record = benchmarks.run("import_time", runs=5, progress=False)
+    assert record == {"ratio": 3.0, "rounds": 7, "runs": 5, "spread": {"ratio": [1.0, 9.0]}}
+    benchmarks.store("import_time", record, tmp_path)
+    with pytest.raises(InputError, match="medians of at least 5 runs of 'import_time', got 1; measure with runs=5"):
+        benchmarks.store("import_time", {"ratio": 1.0}, tmp_path)
 
 
 def test_import_time_reports_every_side(monkeypatch) -> None:

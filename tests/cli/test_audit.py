@@ -1,7 +1,11 @@
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 from sostenuto.cli import app
@@ -120,9 +124,57 @@ def test_a_module_of_ones_own(tmp_path, monkeypatch):
     )
     monkeypatch.syspath_prepend(tmp_path)
     page = tmp_path / "audit.html"
-    done = CliRunner().invoke(app, ["audit", "mine:Mine", "digits", *CHECKS, "--out", str(page)])
+    done = CliRunner().invoke(app, ["audit", "mine:Mine", "digits", "--untrained", *CHECKS, "--out", str(page)])
     assert done.exit_code == 0, done.output
     assert "Mine" in page.read_text()
+
+
+MINE = (
+    "from torch import nn\n\n\nclass Mine(nn.Module):\n"
+    "    def __init__(self):\n        super().__init__()\n        self.head = nn.Linear(1, 10)\n\n"
+    "    def forward(self, x):\n        return self.head(x.mean(1))\n"
+)
+
+
+def test_weights_thresholds_conditions_and_a_card_of_a_module_beside_the_command(tmp_path, monkeypatch):
+    """The folder of the command is importable, and no class is audited with random weights by mistake."""
+    (tmp_path / "beside.py").write_text(MINE)
+    monkeypatch.chdir(tmp_path)
+    asked = ("audit", "beside:Mine", "digits", "--check", "noise", "--quiet")
+    refused = call(*asked)
+    assert refused.exit_code == 2
+    assert "expected trained weights for beside:Mine, which is a class, got none; pass --weights FILE" in said(refused)
+    torch.manual_seed(0)
+    weights = torch.nn.Linear(1, 10)
+    save_file({f"head.{name}": value.detach() for name, value in weights.named_parameters()}, "w.safetensors")
+    Path("limits.toml").write_text("[noise]\nlevel = 0.4\n")
+    options = ("--weights", "w.safetensors", "--thresholds", "limits.toml", "--card", "card.md")
+    done = call(*asked, *options, "--fail-if", "skill<0.9,memory<5")
+    assert done.exit_code == 3, done.output
+    assert "the audit fails: skill is 0." in done.stderr
+    assert "memory has no number: it was not run" in done.stderr
+    found = json.loads(Path("audit.json").read_text())
+    assert found["results"]["noise"]["levels"][-1] == 0.4
+    assert found["verdicts"]["noise"]["thresholds"]["level"] == 0.4
+    assert found["verdicts"]["noise"]["label"] == "Undecided"
+    assert re.fullmatch("[0-9a-f]{64}", found["weights"])
+    card = Path("card.md").read_text()
+    assert found["weights"] in card
+    assert "| Is it better than guessing? |" in card
+    assert call(*asked, *options, "--fail-if", "noise>0.99").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--fail-if", "memory=5"), "expected conditions like memory<500,attack>0.2, got 'memory=5'"),
+        (("--fail-if", "mood<5"), "expected check of a condition to be one of"),
+        (("--weights", "no.safetensors"), "expected --weights and --untrained with a module"),
+        (("--thresholds", "no.toml"), "no.toml: expected a TOML file of thresholds, got No such file"),
+    ],
+)
+def test_bad_options_of_a_review_are_refused(run, options, message):
+    assert message in said(call("audit", run, "--quiet", *options))
 
 
 def test_a_module_of_ones_own_answers_in_the_units_of_the_data(waves, tmp_path, monkeypatch):
@@ -134,7 +186,9 @@ def test_a_module_of_ones_own_answers_in_the_units_of_the_data(waves, tmp_path, 
     )
     monkeypatch.syspath_prepend(tmp_path)
     page = tmp_path / "own.html"
-    done = call("audit", "own:Large", waves / "numbers.npz", "--check", "noise", "--quiet", "--out", page)
+    done = call(
+        "audit", "own:Large", waves / "numbers.npz", "--untrained", "--check", "noise", "--quiet", "--out", page
+    )
     assert done.exit_code == 0, done.output
     found = json.loads(page.with_suffix(".json").read_text())
     truth = np.load(waves / "numbers.npz")["y"]

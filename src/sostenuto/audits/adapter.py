@@ -1,8 +1,10 @@
 """Bring any module to the form audits ask of: (batch, time, channel) in, one tensor out, the batch first."""
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from sostenuto.checks import check_choice
@@ -21,7 +23,12 @@ class Adapted(nn.Module):
     def forward(self, values: Sequences, lengths: Lengths | None = None) -> Any:
         """Ask the module in its own layout; take the scores out of what it returns, and put the batch first."""
         order = LAYOUTS[self.layout]
-        options = {self.lengths: lengths} if self.lengths and lengths is not None else {}
+        options = {}
+        if self.lengths:
+            needed = inspect.signature(self.model.forward).parameters[self.lengths].default is inspect.Parameter.empty
+            if lengths is None and needed:
+                lengths = torch.full((len(values),), values.shape[1], device=values.device)
+            options = {} if lengths is None else {self.lengths: lengths}
         found = self.model(values.permute(order), **options)
         if self.output is not None:
             found = self.output(found)

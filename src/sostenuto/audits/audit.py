@@ -18,6 +18,7 @@ from sostenuto.audits.batches import EvalBatch, eval_batch, is_real, named_part
 from sostenuto.audits.checks import all_checks, all_thresholds
 from sostenuto.audits.context import BUDGETS, AuditContext, Cost, measured_cost
 from sostenuto.audits.model import audited, place_of
+from sostenuto.audits.recognize import recognize
 from sostenuto.checks import InputError, check_choice, check_count, check_positive, require
 from sostenuto.results import Outcome, Record
 from sostenuto.training.processes import environment
@@ -45,7 +46,7 @@ class AuditReport(Record):
     ``results`` and ``verdicts`` have the same keys, in the order of the page; ``report.memory`` is short for
     ``report.results.get("memory")``. ``task`` is ``"classification"``, ``"regression"`` or, without targets, empty;
     ``data`` names the data where that is known, ``checksum`` changes with them, ``weights`` is the SHA-256 of the
-    model's parameters and buffers, and ``date`` when the audit ended (UTC).
+    model's parameters and buffers, ``date`` when the audit ended (UTC), and ``notes`` say how the model was read.
     """
 
     model: str
@@ -61,6 +62,7 @@ class AuditReport(Record):
     weights: str = ""
     date: str = ""
     classes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     results: dict[str, AuditResult] = field(default_factory=dict)
     verdicts: dict[str, CheckVerdict] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
@@ -118,11 +120,12 @@ def audit(
     """Run every check on a trained model, and return one report: numbers, verdicts, a page.
 
     Args:
-        model: any module mapping ``(batch, time, channel)`` to ``(batch, out)`` or ``(batch, time, out)``; `adapt`
-            brings others to that form. It is left as it was.
+        model: any module mapping ``(batch, time, channel)`` to ``(batch, out)`` or ``(batch, time, out)``, or a fitted
+            estimator. Token ids, one logit, probabilities and outputs in a dict are recognized, and the report says
+            so; `adapt` brings other forms to that one. It is left as it was.
         X: array ``(n, time, channel)``, ``(n, time)``, or a list of ``(time, channel)``.
-        y: class indices ``(n,)`` or ``(n, time)``; or, for a regression, floating-point numbers ``(n,)``, ``(n, out)``
-            or ``(n, time, out)``. Without them only memory and stability can be asked about.
+        y: class indices or names ``(n,)`` or ``(n, time)``; or, for a regression, floating-point numbers ``(n,)``,
+            ``(n, out)`` or ``(n, time, out)``. Without them only memory and stability can be asked about.
         train: the sequences the model was trained on, ``(X, y)`` or ``(X, y, lengths)``, for the generalization gap.
         checks: ``"all"``, or names of checks; with ``y`` skill is always measured, since without it no other verdict
             is given.
@@ -154,12 +157,6 @@ def audit(
     >>> report.memory.half_life < 5, report.gradients.verdict
     (True, 'vanishing')
     """
-    require(
-        isinstance(model, nn.Module),
-        "expected a torch module",
-        f"got {type(model).__name__}",
-        "pass a fitted estimator's model_, with X and y as its encoding_ encodes them",
-    )
     check_choice("budget", budget, BUDGETS)
     check_count("seed", seed, least=0)
     names = _chosen(checks, y is not None)
@@ -167,6 +164,12 @@ def audit(
     seconds = limits.seconds if max_seconds is None else max_seconds
     check_positive("max_seconds", seconds)
     started = time.perf_counter()
+    known = train if isinstance(train, (tuple, list)) and len(train) in (2, 3) else None
+    given = recognize(model, X, y, lengths, None if known is None else known[1])
+    if known is not None:
+        part = recognize(model, known[0], known[1], known[2] if len(known) == 3 else None, y)
+        train = (part.X, part.y, part.lengths)
+    model, X, y, lengths = given[:4]  # noqa: N806
     targets = np.zeros(len(X), int) if y is None else y
     data = eval_batch(model, X, targets, lengths, target_scale)
     cost = Cost(0.0, 0.0)
@@ -195,7 +198,9 @@ def audit(
     results, refused = _run(names, context, y is not None, progress)
     device, _ = place_of(model)
     return AuditReport(
-        model=type(model).__name__,
+        model=given.name,
+        classes=given.classes,
+        notes=given.notes,
         num_parameters=sum(parameter.numel() for parameter in model.parameters()),
         num_sequences=len(context.data.values),
         num_steps=int(data.values.shape[1]),

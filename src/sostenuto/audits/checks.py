@@ -3,7 +3,9 @@
 import functools
 import importlib
 import pkgutil
+import tomllib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import sostenuto.audits
@@ -46,3 +48,13 @@ def all_thresholds(given: Mapping[str, Mapping[str, Any]] | None = None) -> dict
             check_positive(f"{name}.{key}", value, zero=True)
             known[name][key] = float(value)
     return known
+
+
+def read_thresholds(path: Path) -> dict[str, Any]:
+    """Read a TOML file of thresholds, a table per check."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: expected a TOML file of thresholds, got {error.strerror}.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: expected a TOML file of thresholds, got {error}.") from error

@@ -134,8 +134,8 @@ def call_model(model: nn.Module, values: Sequences, lengths: Lengths | None = No
     >>> call_model(nn.RNN(1, 2, batch_first=True), torch.zeros(3, 4, 1))
     Traceback (most recent call last):
     ...
-    sostenuto.checks.InputError: expected the model to return one tensor, got tuple; wrap it in a module that returns
-    the scores alone.
+    sostenuto.checks.InputError: expected the model to return one tensor, got tuple; wrap it in so.audits.adapt(model,
+    output=lambda output: …), which takes the scores out.
     """
     options = {"lengths": lengths} if lengths is not None and takes_lengths(model) else {}
     shape = tuple(values.shape)
@@ -151,7 +151,7 @@ def call_model(model: nn.Module, values: Sequences, lengths: Lengths | None = No
         isinstance(output, Tensor),
         "expected the model to return one tensor",
         f"got {type(output).__name__}",
-        "wrap it in a module that returns the scores alone",
+        "wrap it in so.audits.adapt(model, output=lambda output: …), which takes the scores out",
     )
     batch, steps = shape[:2]
     found = tuple(output.shape)

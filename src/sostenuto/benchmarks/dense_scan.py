@@ -18,6 +18,7 @@ from sostenuto.ops.dense.reference import dense_scan_reference
 TITLE = (
     "The dense scan in its layers against torch's RNN and LSTM, plain loops and products alone, forward plus backward"
 )
+TIMED = True
 CPU_SHAPES = ((784, 32, 128), (784, 128, 128))
 GPU_SHAPES = ((784, 128, 64), (784, 128, 128), (784, 128, 256))
 ROUNDS = 5

@@ -15,6 +15,7 @@ from typing import Any
 from tqdm import tqdm
 
 TITLE = "import sostenuto against import torch, each in fresh interpreters"
+TIMED = True
 
 _MODULES = ("torch", "sostenuto", "sostenuto.nn")
 _ROUNDS = 7

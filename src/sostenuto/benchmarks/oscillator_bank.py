@@ -21,6 +21,7 @@ from sostenuto.ops.backend import HAS_TRITON
 from sostenuto.ops.oscillator_bank import OscillatorBank, bank_shares
 
 TITLE = "The shares of time that 700 oscillators are above thresholds, FordA's size: two CPU cores and a GPU"
+TIMED = True
 COUNT, STEPS, UNITS = 4921, 500, 700
 THREADS, ROUNDS = 2, 5
 

@@ -23,6 +23,7 @@ from tqdm import tqdm
 from sostenuto.checks import require
 
 TITLE = "UnICORNN that recomputes its states against one that stores them: peak memory and time"
+TIMED = True
 
 SHAPE = {"steps": 16000, "batch": 8, "hidden": 256, "layers": 3, "channels": 1}
 _MODES = ("store", "recompute")

@@ -14,6 +14,7 @@ from sostenuto.nn import UnICORNN
 from sostenuto.ops.oscillator import oscillator_scan
 
 TITLE = "UnICORNN's scan and layer against torch's LSTM and a copy of the same bytes, forward plus backward"
+TIMED = True
 CPU_SHAPES = ((1000, 128, 128), (784, 32, 128))
 GPU_SHAPES = ((1000, 128, 128), (784, 32, 256), (17984, 8, 32), (1000, 512, 512))
 ROUNDS, TURNS, SHORT_SECONDS = 7, 5, 0.03

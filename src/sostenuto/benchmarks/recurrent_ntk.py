@@ -17,6 +17,7 @@ from sostenuto.ops.recurrent_ntk import Scales, recurrent_ntk
 from sostenuto.ops.recurrent_ntk.cpu.profile import profiles
 
 TITLE = "the recurrent NTK of all pairs, compiled, against its recursion in vectorized NumPy"
+TIMED = True
 COUNT, STEPS = 500, 500
 GPU_COUNT, GPU_STEPS = 4096, 1024
 CORNER = 64

@@ -16,6 +16,7 @@ from sostenuto.theory.rkhs import rkhs_norm
 from sostenuto.theory.tensor_field import tensor_field
 
 TITLE = "the RKHS norm of an RNN: exact with its gradient (32 units), and by random signs to 5 % (256 units, order 6)"
+TIMED = True
 
 EXACT = {"hidden": 32, "channels": 2, "order": 3}
 STOCHASTIC = {"hidden": 256, "channels": 16, "order": 6}

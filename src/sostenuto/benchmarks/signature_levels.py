@@ -12,6 +12,7 @@ from tqdm import tqdm
 from sostenuto.ops.signature import HAS_PYSIGLIB, signature_levels
 
 TITLE = "signatures of paths, forward and with the gradient: the reference, the compiled kernels and pysiglib"
+TIMED = True
 SHAPES = (
     (64, 150, 2, 6), (64, 150, 3, 4), (16, 1000, 5, 4), (1, 1000, 3, 4), (512, 100, 2, 4),
 )  # fmt: skip

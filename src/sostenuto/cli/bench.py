@@ -17,6 +17,7 @@ def bench(
         str | None, typer.Argument(metavar="[NAME]", help="One benchmark; all of them if left out.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Store the records in this folder as JSON.")] = None,
+    runs: Annotated[int, typer.Option(min=0, help="Runs to take medians of; 0: 5 for times to store, else 1.")] = 0,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -25,7 +26,9 @@ def bench(
 
     records = {}
     for one in [name] if name else benchmarks.names():
-        record = benchmarks.run(one, progress=not quiet and not as_json)
+        stored = out is not None and benchmarks.is_timed(one)
+        count = runs or (benchmarks.STORED_RUNS if stored else 1)
+        record = benchmarks.run(one, runs=count, progress=not quiet and not as_json)
         records[one] = record
         if out is not None:
             benchmarks.store(one, record, out)

@@ -116,6 +116,14 @@ class DampedOscillators(FusedLayer):
         """Refuse: outputs are read inside the scan, see `run`."""
         raise NotImplementedError("DampedOscillators runs its scan in `run`")
 
+    def held(
+        self, layer: int, reverse: bool, spans: Float[Tensor, "T B"] | None
+    ) -> tuple[Float[Tensor, "2 T1 B1 H"], Float[Tensor, "2 T1 B1 H"]]:
+        """Give the coefficients of a step, of the state and of V u + b; one for each span where there are spans."""
+        decay = self.decay(layer, reverse=reverse)
+        power, gain = held_coefficients(decay, self.frequency(layer, reverse=reverse), spans)
+        return power, gain * _drive_scale(decay)
+
     def run(
         self,
         layer: int,
@@ -128,13 +136,11 @@ class DampedOscillators(FusedLayer):
         """Project the input, solve over all time in one scan; time spans have coefficients of their own."""
         self.record("scan")
         spans = timespans if lengths is None else None  # lengths alone end each sequence inside the scan
-        decay, frequency = self.decay(layer, reverse=reverse), self.frequency(layer, reverse=reverse)
-        power, held = held_coefficients(decay, frequency, spans)
+        coefficients = self.derived("held", layer, reverse, lambda: self.held(layer, reverse, spans))
         outputs, last = damped_scan(
             self.drive(layer, reverse, below),
             torch.cat(state, dim=-1),
-            power,
-            held * _drive_scale(decay),
+            *coefficients,
             self.weight("weight_hr", layer, reverse).view(2, -1),
             lengths=lengths,
             backend=self.backend,

@@ -130,6 +130,7 @@ class Stack(RecurrentLayer):
         size = self.hidden_size
         if layer == 0:
             made = self.layer(size, size, self.num_layers, self.bias, **self._options, **self._factory)
+            made._step_cache = self._step_cache
             self.add_module("recurrence_reverse" if reverse else "recurrence", made)
         if self.fan_in(layer) != size:
             self.new_parameter("weight_ih", layer, reverse, size, self.fan_in(layer))

@@ -293,7 +293,8 @@ class UnICORNN(OscillatorLayer):
 
     def _may_tile(self) -> bool:
         """Whether tiles are worth asking for: elsewhere the cells that the question needs would be made for nothing."""
-        return self.weight_ih_l0.device.type == "cpu" and not torch.compiler.is_compiling()
+        single = self._step_cache.running  # one step has nothing to tile
+        return self.weight_ih_l0.device.type == "cpu" and not single and not torch.compiler.is_compiling()
 
     def _is_heard(self) -> bool:
         """Whether somebody listens to the layer's calls, or has replaced them, so that a call must be made."""

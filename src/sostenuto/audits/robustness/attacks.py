@@ -84,7 +84,9 @@ def projected_ascent(
     for _ in range(steps):
         moved = (values + delta).requires_grad_()
         with torch.enable_grad():
-            (gradient,) = torch.autograd.grad(loss(moved).sum(), moved)
+            harm = loss(moved).sum()
+        # An answer without a gradient leaves an attack by gradients where it is.
+        gradient = torch.autograd.grad(harm, moved)[0] if harm.requires_grad else torch.zeros_like(moved)
         gradient = torch.where(true_steps, gradient.nan_to_num(), 0)
         delta = project(delta + step_size * steepest(gradient, norm), norm, epsilon)
         delta = _within(values, delta, bounds)

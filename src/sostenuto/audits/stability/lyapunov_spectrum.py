@@ -199,7 +199,7 @@ def _advance(
     trace: RecurrenceTrace, h: Tensor, frame: Tensor, x: Tensor, alive: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Take one step of states and frames; sequences that have ended stay where they are and add nothing."""
-    turned, stretch = torch.linalg.qr(trace.map.jacobian(h, x) @ frame)
+    turned, stretch = torch.linalg.qr(trace.map.carry(h, x, frame))
     moved = trace.map.advance(h, x)
     if not bool(moved[alive].isfinite().all() and turned[alive].isfinite().all()):
         raise InputError(

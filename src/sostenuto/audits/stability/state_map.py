@@ -29,6 +29,33 @@ class StateMap:
     jacobian: BatchedMap
     layer: nn.Module | None = None
 
+    def carry(
+        self, h: Float[Tensor, "batch state"], x: Float[Tensor, "batch channel"], frame: Float[Tensor, "batch state k"]
+    ) -> Float[Tensor, "batch state k"]:
+        """Multiply directions by the Jacobian: from products alone where they are few beside the state.
+
+        A product with a direction is the derivative of the backward pass, which is linear in what it is given. A
+        fused step without a second derivative is differentiated as a whole.
+        """
+        size, columns = frame.shape[1:]
+        if 4 * columns <= size:
+            try:
+                return self._products(h, x, frame)
+            except (RuntimeError, NotImplementedError):  # no derivative of the step's backward pass
+                pass
+        return self.jacobian(h, x) @ frame
+
+    def _products(self, h: Tensor, x: Tensor, frame: Tensor) -> Tensor:
+        columns = frame.shape[2]
+        states = h.detach().repeat_interleave(columns, 0).requires_grad_()
+        with torch.enable_grad():
+            moved = self.advance(states, x.repeat_interleave(columns, 0))
+            given = torch.zeros_like(moved, requires_grad=True)
+            (back,) = torch.autograd.grad(moved, states, given, create_graph=True)
+            directions = frame.transpose(1, 2).reshape(back.shape)
+            (products,) = torch.autograd.grad(back, given, directions)
+        return products.unflatten(0, (len(h), columns)).transpose(1, 2)
+
 
 def is_recurrent(module: nn.Module) -> bool:
     """Say whether a module's state can be stepped: one of this library's layers, torch's, or one with a `step`."""

@@ -14,7 +14,9 @@ from numba import types
 from numba.core import compiler, targetconfig
 from numba.extending import intrinsic
 
-OPTIONS: Any = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"contract"}}
+from sostenuto.ops._cpu.cache import CACHE
+
+OPTIONS: Any = {"nogil": True, "cache": CACHE, "error_model": "numpy", "fastmath": {"contract"}}
 """How kernels are compiled: no interpreter, no checks, products and sums fused, kept on disk."""
 
 _compiled: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()

@@ -1,0 +1,191 @@
+"""Audit what the command line names: a run's model on its own data, or a module of the user's own code."""
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch import nn
+
+from sostenuto.audits.adapter import adapt
+from sostenuto.audits.audit import AuditReport, audit
+from sostenuto.audits.context import BUDGETS
+from sostenuto.checks import FileFormatError, InputError, check_choice, require
+from sostenuto.data.batch import SequenceBatch
+from sostenuto.data.dataset import SequenceSet
+from sostenuto.data.encoding import Encoding
+from sostenuto.data.parts import divide, read_rows
+from sostenuto.data.source import open_dataset, open_for_prediction, with_checksum
+from sostenuto.nn import LAYERS
+from sostenuto.training.config import DataConfig
+from sostenuto.training.run_folder import SPLIT, load_run, open_folder
+
+
+class Material(NamedTuple):
+    """What a model is audited on: a part of the data, the part it was trained on, what is done to every batch."""
+
+    name: str
+    chosen: SequenceSet
+    train: SequenceSet | None = None
+    transform: Callable[[SequenceBatch], SequenceBatch] | None = None
+
+
+def audit_source(
+    name: str,
+    data: str,
+    data_dir: str | None,
+    options: Mapping[str, Any],
+    *,
+    weights: Path | None = None,
+    untrained: bool = False,
+) -> AuditReport:
+    """Audit a run folder, or ``package.module:name``."""
+    if Path(name).is_dir() or ":" not in name:
+        require(weights is None and not untrained, "expected --weights and --untrained with a module", f"got {name}")
+        return audit_run(Path(name), data, data_dir, options)
+    require(bool(data), "expected DATA beside a module", "got none", "name a file or a data set")
+    return audit_module(name, data, data_dir, options, weights=weights, untrained=untrained)
+
+
+def audit_run(folder: Path, data: str, data_dir: str | None, options: Mapping[str, Any]) -> AuditReport:
+    """Audit a run's model on its own test part, or on other data encoded as the run did.
+
+    Its training part is opened too, for the generalization gap; other data than it was trained on are refused.
+    """
+    folder, config = open_folder(folder)
+    require(
+        config.model.layer in LAYERS,
+        "expected a run of a recurrent network",
+        f"got one of {config.model.layer}, which has no trained state to audit",
+        "fit one with --model unicornn, for one",
+    )
+    stored, seed = load_run(folder, config), config.training.seed
+    dataset = open_dataset(config.data, data_dir=data_dir, seed=seed)
+    with_checksum(config.data, dataset.train)
+    parts = divide(dataset, config.data, seed=seed, rows=read_rows(folder / SPLIT, dataset))
+    transform = parts.whole.batch_transform
+    if data:
+        chosen, transform = open_for_prediction(config.data, data, data_dir=data_dir, seed=seed)
+        name = data
+    else:
+        part, chosen = parts.held_out()
+        name = f"{config.data.source}, {part} part"
+    train = None if chosen is parts.train else parts.train
+    try:
+        return audit_encoded(stored.model, stored.encoding, Material(name, chosen, train, transform), options)
+    except InputError as error:
+        raise InputError(f"{folder}: {error}") from error
+
+
+def audit_module(
+    name: str,
+    data: str,
+    data_dir: str | None,
+    options: Mapping[str, Any],
+    *,
+    weights: Path | None = None,
+    untrained: bool = False,
+) -> AuditReport:
+    """Audit a module of the user's own code: an instance, or a class or function that makes one without arguments.
+
+    It reads and answers in the units of the data, unlike a run's model, whose encoding is known. One that is made here
+    has random weights: a file of ``weights`` is loaded into it, or ``untrained`` says that this is meant.
+    """
+    module, _, attribute = name.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        named = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"expected package.module:name of a torch module, got {name!r}: {error}.") from error
+    made = not isinstance(named, nn.Module)
+    require(
+        not made or not isinstance(named, type) or weights is not None or untrained,
+        f"expected trained weights for {name}, which is a class",
+        "got none",
+        "pass --weights FILE.safetensors, name a function or an instance that is trained, or say --untrained",
+    )
+    model: Any = named() if made and callable(named) else named
+    good = isinstance(model, nn.Module)
+    require(good, f"expected {name} to be or make a torch module", f"got {type(model).__name__}")
+    if weights is not None:
+        load_weights(model, weights)
+    dataset = open_dataset(DataConfig(source=data), data_dir=data_dir, seed=0)
+    train = dataset.train if dataset.test is not None else None
+    part = "train" if train is None else "test"
+    material = Material(f"{data}, {part} part", dataset.test or dataset.train, train, dataset.batch_transform)
+    encoding = Encoding.fit(dataset.train, scaling="none")
+    count = len(encoding.target_scale)
+    encoding = replace(encoding, target_center=(0.0,) * count, target_scale=(1.0,) * count)
+    return audit_encoded(model, encoding, material, options)
+
+
+def load_weights(model: nn.Module, path: Path) -> None:
+    """Load a safetensors file into a model; every name and shape must fit."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    try:
+        state = load(path.read_bytes())
+    except OSError as error:
+        raise FileFormatError(path, "expected a safetensors file", f"got {error.strerror}") from error
+    except SafetensorError as error:
+        raise FileFormatError(path, "expected a safetensors file", f"got {error}") from error
+    try:
+        model.load_state_dict(state)
+    except RuntimeError as error:
+        raise InputError(f"expected weights of {type(model).__name__} in {path}, got {error}.") from error
+
+
+def audit_encoded(model: nn.Module, encoding: Encoding, material: Material, options: Mapping[str, Any]) -> AuditReport:
+    """Audit a model on what its encoding makes of the sequences; errors of a regression in the target's own unit."""
+    require(
+        not encoding.is_tokens,
+        "expected a model of real-valued sequences",
+        "got one of tokens, which have no small changes to audit",
+        "ask so.audits.token_memory for its memory",
+    )
+    budget = options.get("budget", "quick")
+    check_choice("budget", budget, BUDGETS)
+    most = BUDGETS[budget].answers
+    values, targets, lengths = _encoded(encoding, material.chosen, material.transform, most)
+    parts: dict[str, Any] = {"lengths": lengths}
+    if material.train is not None and targets is not None:
+        parts["train"] = _encoded(encoding, material.train, material.transform, most)
+    read = model
+    if encoding.task == "forecast":
+        # A forecast of several steps is one answer of several numbers.
+        read = adapt(model, output=lambda output: output.flatten(1), lengths="lengths")
+    if not encoding.classes:
+        parts["target_scale"] = encoding.target_scale
+    report = audit(read, values, targets, **parts, **options)
+    return replace(
+        report,
+        model=type(model).__name__,
+        data=material.name,
+        checksum=material.chosen.checksum(),
+        classes=encoding.classes or report.classes,
+    )
+
+
+def _encoded(encoding: Encoding, sequences: SequenceSet, transform: Any, most: int) -> tuple[Any, Any, Any]:
+    """Encode at most so many sequences, drawn by chance: values, targets where known, lengths where they differ."""
+    if len(sequences) > most:
+        chosen = np.sort(np.random.default_rng(0).permutation(len(sequences))[:most])
+        sequences = sequences.take(chosen)
+    batch = encoding.encode(sequences)
+    batch = batch if transform is None else transform(batch)
+    require(
+        batch.timespans is None,
+        "expected evenly sampled sequences",
+        "got time spans, which the checks of an audit do not have",
+    )
+    targets = batch.targets
+    if targets is not None and encoding.task == "forecast":
+        targets = targets.flatten(1)
+    ragged = bool((batch.lengths != batch.values.shape[1]).any())
+    return batch.values, targets, batch.lengths if ragged else None
