@@ -27,6 +27,14 @@ class FileFormatError(InputError):
         self.path, self.line = str(path), line
 
 
+class Stopped(KeyboardInterrupt):
+    """The process was asked to end by the signal ``number``; the message says what is kept."""
+
+    def __init__(self, message: str, number: int) -> None:
+        super().__init__(message)
+        self.number = number
+
+
 class MissingExtraError(SostenutoError, ImportError):
     """An optional package is needed and not installed."""
 

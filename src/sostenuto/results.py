@@ -5,9 +5,9 @@ import math
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from sostenuto.choices import DataPart
+
 Numbers = tuple[float, ...]
-DataPart = Literal["train", "validation", "test"]
-"""The parts of a data set, by the names that results, pages and files give them."""
 Outcome = Literal["good", "caution", "bad", "unknown"]
 """How a verdict speaks of what was found."""
 
@@ -23,7 +23,7 @@ class Record:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain Python: dicts, lists, strings and numbers."""
-        return _plain(asdict(self))
+        return plain(asdict(self))
 
     def to_json(self, *, indent: int | None = None) -> str:
         """Return strict JSON; what is not finite becomes null."""
@@ -317,11 +317,12 @@ class ExperimentResult(Record):
     test_evaluations: dict[str, int] = field(default_factory=dict)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Turn nested values into what strict JSON holds; numbers that are not finite become None."""
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

@@ -4,7 +4,6 @@ They are annotations at run time and checks in the tests, where beartype reads t
 """
 
 from pathlib import Path
-from typing import Literal
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -30,7 +29,4 @@ State = Float[Tensor, "layer batch hidden"]
 Gram = Float[Tensor, "row column"]
 """A kernel matrix."""
 
-Layout = Literal["btc", "bct"]
-Missing = Literal["refuse", "mask", "interpolate"]
-Task = Literal["classification", "regression", "sequence", "forecast"]
 PathLike = str | Path

@@ -5,8 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from sostenuto.cli.options import ESTIMATORS
-from sostenuto.estimators.estimator_run import MODELS
+from sostenuto.cli.options import layer_names
+from sostenuto.estimators.runs import named_models
+from sostenuto.estimators.runs.at_once import ESTIMATORS
+from sostenuto.nn import LAYERS
 from tests.cli.small import call, said, write_waves
 from tests.report.html_check import Page
 
@@ -24,7 +26,7 @@ def chosen(tmp_path_factory):
 
 def test_without_a_model_one_is_chosen_and_the_page_says_why(chosen):
     candidates = json.loads((chosen / "run" / "choice.json").read_text())
-    assert [one["name"] for one in candidates] == ["oscillators", "rntk", "unicornn"]
+    assert [one["name"] for one in candidates] == ["oscillators", "rntk", "stack"]
     assert candidates[0]["score"] > 0.8
     assert "not tried" in candidates[2]["note"]
     page = (chosen / "run" / "report.html").read_text()
@@ -95,7 +97,8 @@ def test_a_budget_is_a_time_and_names_are_the_same_everywhere(tmp_path):
     words = said(call("fit", train, "--budget", "soon", "--out", tmp_path / "run"))
     assert "expected a time such as 60s, 5m or 1h, got 'soon'" in words
     assert not (tmp_path / "run").exists()
-    assert set(MODELS) == set(ESTIMATORS)
+    assert named_models() == ("auto", *ESTIMATORS, *LAYERS)
+    assert layer_names() == list(LAYERS)
 
 
 def test_other_networks_are_trained_beside_it_within_the_time(tmp_path):

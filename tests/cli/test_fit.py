@@ -13,6 +13,7 @@ FILES = {
     "metrics.jsonl",
     "predictions.csv",
     "result.json",
+    "split.json",
     "report.html",
     "checkpoints",
 }
@@ -82,6 +83,18 @@ def test_an_existing_folder_is_refused_overwritten_or_resumed(waves, tmp_path):
     resumed = call("fit", "--resume", "run", "--quiet", "--device", "cpu")
     assert resumed.exit_code == 0
     assert "report" in resumed.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments", [("-o", "color=red"), ("--epochs", "0"), ("--test", "unseen.npz"), ("--set", "training.epoch=3")]
+)
+def test_overwriting_with_a_mistake_keeps_the_earlier_run(waves, tmp_path, arguments):
+    assert call("fit", waves, *TINY, "--out", "run").exit_code == 0
+    arrays = dict(np.load(waves, allow_pickle=False))
+    np.savez(tmp_path / "unseen.npz", X=arrays["X"], y=np.array(["unheard-of"] * len(arrays["X"])))
+    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    assert call("fit", waves, *TINY, "--out", "run", "--overwrite", *arguments).exit_code == 2
+    assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
 
 
 def test_other_files_are_never_overwritten(waves, tmp_path):
@@ -196,7 +209,8 @@ def test_probes_are_logged(waves, tmp_path):
         (("--layout", "tbc"), "layout"),
         (("--test", "absent.npz"), "absent.npz: expected a file, found nothing there"),
         (("--config", "absent.toml"), "absent.toml: expected a readable config file"),
-        (("--resume", "nowhere"), "expected --resume alone, got settings too"),
+        (("--resume", "nowhere"), "got others too (source)"),
+        (("--resume", "nowhere", "--scaling", "none"), "expected --resume with settings of the training alone"),
         (("--validation", "2"), "validation"),
         (("--split", "group"), "expected groups to divide by"),
     ],
@@ -224,10 +238,10 @@ def test_resume_stands_alone_and_needs_a_run(waves, tmp_path):
     refused = call("fit", "--resume", tmp_path)
     assert refused.exit_code == 2
     assert "expected a run folder with a config.toml, got none" in said(refused)
-    for more in (("--epochs", "9"), ("--out", "there"), ("--overwrite",), ("--model", "gru")):
+    for more in (("--seed", "9"), ("--out", "there"), ("--overwrite",), ("--model", "gru")):
         refused = call("fit", "--resume", tmp_path, *more)
         assert refused.exit_code == 2
-        assert f"got settings too ({more[0].lstrip('-').replace('model', 'layer')})" in said(refused)
+        assert f"got others too ({more[0].lstrip('-').replace('model', 'layer')})" in said(refused)
 
 
 def test_resume_with_changed_data_is_refused(waves, tmp_path):
@@ -260,6 +274,14 @@ def test_a_loss_that_explodes_ends_in_exit_code_4_with_weights_from_before(waves
     assert json.loads((tmp_path / "run" / "result.json").read_text())["diverged"].startswith("expected finite")
     again = call("fit", "--resume", "run", "--quiet", "--device", "cpu")
     assert again.exit_code == 4
+    gentler = ("--resume", "run", "--learning-rate", "0.01", "--set", "training.gradient_clip=1.0")
+    healed = call("fit", *gentler, "--quiet", "--device", "cpu")
+    assert healed.exit_code == 0, healed.output
+    assert RunConfig.load(tmp_path / "run" / "config.toml").training.learning_rate == 0.01
+    assert json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])["epoch"] == 6
+    longer = call("fit", "--resume", "run", "--epochs", "8", "--quiet", "--device", "cpu")
+    assert longer.exit_code == 0, longer.output
+    assert json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])["epoch"] == 8
 
 
 def test_a_config_of_one_key_takes_all_else_from_the_recipe(waves, tmp_path):

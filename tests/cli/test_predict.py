@@ -122,3 +122,15 @@ def test_a_damaged_config_is_refused(trained, tmp_path):
     result = call("predict", tmp_path / "run", trained / "test.npz", *QUIET)
     assert result.exit_code == 2
     assert "config.toml: expected TOML" in said(result)
+
+
+def test_no_cell_of_the_predictions_is_a_formula(tmp_path):
+    labels = np.array(["=1+1", "-2", "up"])
+    waves = np.sin(np.arange(20) * (0.3 + 0.4 * (np.arange(30) % 3))[:, None])
+    np.savez(tmp_path / "train.npz", X=waves[:, :, None], y=labels[np.arange(30) % 3])
+    options = ("--model", "oscillators", "-o", "n_units=30", "--out", tmp_path / "run", "--quiet")
+    assert call("fit", tmp_path / "train.npz", *options).exit_code == 0
+    found = call("predict", tmp_path / "run", tmp_path / "train.npz", "--quiet").stdout
+    assert "'=1+1" in found
+    assert not any(cell.startswith("=") for line in found.splitlines() for cell in line.split(","))
+    assert ",-2," in found  # a number

@@ -224,7 +224,7 @@ class TestRefusal:
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            ({"layer": "lstn"}, "expected layer to be one of 'unicornn'"),
+            ({"layer": "lstn"}, "expected layer to be one of 'stack'"),
             ({"hidden_size": 0}, "expected hidden_size to be a whole number of at least 1, got 0"),
             ({"epochs": 2.5}, "expected training.epochs to be a whole number, got 2.5"),
             ({"layout": "tbc"}, "expected layout to be one of"),
@@ -234,7 +234,7 @@ class TestRefusal:
                 "expected validation_fraction above 0 together with patience",
             ),
             ({"layer_options": {"hidden_size": 3}}, "expected every option once, layer_options without hidden_size"),
-            ({"layer_options": {"beta": 3}}, "expected options of the layer 'unicornn'"),
+            ({"layer_options": {"beta": 3}}, "expected options of the layer 'stack'"),
             ({"layer_options": {"dtype": torch.float64}}, "expected layer_options to be made of numbers, text"),
             ({"layer_options": 3}, "expected layer_options to be a dict or None, got 3"),
             ({"training_options": {"momentun": 0.9}}, "expected keys of training among epochs, .* got momentun"),
@@ -294,8 +294,8 @@ class TestRandomness:
 )
 def test_recipes_fill_in_what_is_none(kind, task):
     learned = kind(epochs=1, hidden_size=np.int64(5), num_layers=1, random_state=3).fit(np.eye(4), [0, 1, 0, 1])
-    assert learned.config_.model == model_config("unicornn", task, hidden_size=5, num_layers=1)
-    assert learned.config_.training == training_config("unicornn", task, 3, epochs=1, seed=3)
+    assert learned.config_.model == model_config("stack", task, hidden_size=5, num_layers=1)
+    assert learned.config_.training == training_config("stack", task, 3, epochs=1, seed=3)
 
 
 def test_python_and_the_command_line_have_the_same_defaults(tmp_path):

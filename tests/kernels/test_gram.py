@@ -2,11 +2,13 @@
 
 # ruff: noqa: N802, N803, N806 (X, Y and K are the names of the contract)
 
+import errno
 import json
 import os
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ from sklearn.gaussian_process.kernels import Matern, WhiteKernel
 import sostenuto as so
 from sostenuto.checks import FileFormatError, InputError, MissingExtraError
 from sostenuto.kernels import RBF
-from sostenuto.kernels.gram import connect
+from sostenuto.kernels.gram import connect, gram
 from sostenuto.kernels.gram.cluster import computed_on_cluster
 from sostenuto.kernels.gram.fingerprint import fingerprint
 from sostenuto.kernels.gram.packed import PackedSequences
@@ -313,3 +315,71 @@ def test_a_missing_extra_is_named(X, tmp_path, monkeypatch, hidden, options):
     with pytest.raises(MissingExtraError, match=rf"needs the package '{hidden}'.*pip install 'sostenuto\[cluster\]'"):
         computed(X, **options)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".zarr"])
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_numbers_that_the_disk_changed_are_computed_again(tmp_path, suffix, is_whole):
+    if suffix == ".zarr":
+        pytest.importorskip("zarr")
+    sequences = np.random.default_rng(0).normal(size=(7, 5))
+    expected = gram(RBF(), sequences, progress=False, tile_size=3)
+    out = tmp_path / f"gram{suffix}"
+    gram(RBF(), sequences, out=out, progress=False, tile_size=3)
+    journal = out.with_name(f"{out.name}.journal")
+    if not is_whole:
+        lines = journal.read_text().splitlines()
+        journal.write_text("\n".join(lines[:-2]) + "\n")  # neither whole nor the last tile
+    damage(out, suffix)
+    with pytest.warns(UserWarning, match="1 of [56] tiles on the disk are not what was written"):
+        again = gram(RBF(), sequences, out=out, progress=False, tile_size=3)
+    np.testing.assert_array_equal(np.asarray(again[:]), expected)
+    np.testing.assert_array_equal(np.asarray(gram(RBF(), sequences, out=out, progress=False, tile_size=3)[:]), expected)
+
+
+def damage(out, suffix):
+    """Change one number on the disk, or lose a chunk."""
+    if suffix == ".zarr":
+        (out / "c" / "0" / "1").unlink()
+        return
+    matrix = np.lib.format.open_memmap(out, mode="r+")
+    matrix[0, 4] += 1e-9
+    matrix.flush()
+
+
+def test_a_disk_that_does_not_keep_what_is_written_is_told_of(tmp_path, monkeypatch):
+    from sostenuto.kernels.gram.storage import NpyStore
+
+    sequences, place = np.random.default_rng(0).normal(size=(7, 5)), NpyStore.place
+    forgetful = lambda store, where, values: place(store, where, values * (where[0].start != 3))  # noqa: E731
+    monkeypatch.setattr(NpyStore, "place", forgetful)
+    with pytest.raises(FileFormatError, match="expected the numbers that were written, got others in 3 tiles"):
+        gram(RBF(), sequences, out=tmp_path / "gram.npy", progress=False, tile_size=3)
+    monkeypatch.undo()
+    with pytest.warns(UserWarning, match="3 of 6 tiles"):
+        again = gram(RBF(), sequences, out=tmp_path / "gram.npy", progress=False, tile_size=3)
+    np.testing.assert_array_equal(again, gram(RBF(), sequences, progress=False, tile_size=3))
+
+
+@pytest.mark.parametrize("place", ["seen", "unseen"])
+def test_a_full_disk_is_refused_before_the_first_tile(tmp_path, monkeypatch, place):
+    if place == "seen":
+        monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=100))
+    else:
+        monkeypatch.setattr("os.posix_fallocate", full_disk)
+    with pytest.raises(InputError, match="expected room for"):
+        gram(RBF(), np.zeros((7, 5)), out=tmp_path / "gram.npy", progress=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def full_disk(*_):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_file_that_was_cut_short_is_refused(tmp_path):
+    out = tmp_path / "gram.npy"
+    gram(RBF(), np.ones((7, 5)), out=out, progress=False)
+    with out.open("rb+") as file:
+        file.truncate(300)
+    with pytest.raises(FileFormatError, match="expected at least 392 bytes, got 300"):
+        gram(RBF(), np.ones((7, 5)), out=out, progress=False)

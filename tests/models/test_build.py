@@ -71,7 +71,7 @@ def test_options_reach_layer_and_embedding():
 @pytest.mark.parametrize(
     ("layer", "options", "fragment"),
     [
-        ("perceptron", {}, "expected layer to be one of 'unicornn'"),
+        ("perceptron", {}, "expected layer to be one of 'stack'"),
         ("unicornn", {"hidden_size": 0}, "hidden_size"),
         ("unicornn", {"hidden_size": "wide"}, "hidden_size"),
         ("unicornn", {"hidden_size": 4, "colour": "red"}, "colour"),

@@ -1,15 +1,16 @@
 """A padded batch gives what its sequences give one by one, whatever stands in the padding."""
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
 
 from sostenuto.checks import InputError
+from sostenuto.choices import Readout
 from sostenuto.models.base import SequenceModel
 from sostenuto.models.forecaster import Forecaster
 from sostenuto.models.prediction import SequenceClassifier, SequenceRegressor, SequenceToSequence
-from sostenuto.models.readout import READOUTS, pool
+from sostenuto.models.readout import pool
 from sostenuto.models.tokens import TokenClassifier
 from sostenuto.nn import LAYERS, UnICORNN
 
@@ -42,7 +43,7 @@ def assert_one_by_one(model: SequenceModel, values: torch.Tensor, lengths: torch
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])
-@pytest.mark.parametrize("readout", READOUTS)
+@pytest.mark.parametrize("readout", get_args(Readout))
 @pytest.mark.parametrize("name", LAYERS)
 def test_classifier_respects_lengths(name, readout, bidirectional):
     model = SequenceClassifier(make_layer(name, bidirectional), 4, readout)
@@ -85,7 +86,7 @@ def test_shapes():
         assert Forecaster(layer, 2, 4)(values).shape == (3, 4, 2)
 
 
-@pytest.mark.parametrize("readout", READOUTS)
+@pytest.mark.parametrize("readout", get_args(Readout))
 def test_whole_lengths_are_no_lengths(readout):
     states = torch.randn(3, 5, 4)
     full = torch.full((3,), 5)

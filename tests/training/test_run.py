@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,26 +14,34 @@ import torch
 
 from sostenuto.checks import FileFormatError, InputError
 from sostenuto.data.dataset import Dataset, SequenceSet
+from sostenuto.data.parts import divide
 from sostenuto.data.tasks import forecast, generate
 from sostenuto.report.judgment import judge
 from sostenuto.results import FitResult
 from sostenuto.training import summary
 from sostenuto.training.checkpoint import CheckpointError
 from sostenuto.training.config import DataConfig, ModelConfig, RunConfig, TrainingConfig
-from sostenuto.training.data import divide
 from sostenuto.training.predict import predictions, raw_predictions
 from sostenuto.training.run import run
 from sostenuto.training.run_folder import (
     MODEL,
-    create_folder,
     load_model,
     open_folder,
     pack_model,
     predictions_csv,
+    run_folder,
     unpack_model,
 )
 
-FILES = {"config.toml", "model.safetensors", "metrics.jsonl", "predictions.csv", "result.json", "checkpoints"}
+FILES = {
+    "config.toml",
+    "model.safetensors",
+    "metrics.jsonl",
+    "predictions.csv",
+    "result.json",
+    "split.json",
+    "checkpoints",
+}
 
 
 def spirals() -> Dataset:
@@ -218,7 +227,7 @@ def test_baselines_are_fitted_on_all_that_the_model_saw(tmp_path, monkeypatch):
     seen = []
     fitted = summary.baseline_predictions
     monkeypatch.setattr(
-        summary, "baseline_predictions", lambda train, *rest: seen.append(train) or fitted(train, *rest)
+        summary, "baseline_predictions", lambda train, *rest, **more: seen.append(train) or fitted(train, *rest, **more)
     )
     for timespans in (None, [np.ones(len(one)) for one in spirals().train.sequences]):
         dataset = spirals()
@@ -284,8 +293,8 @@ def test_what_is_refused_is_refused_before_training_and_leaves_nothing(tmp_path,
     else:
         dataset = replace(dataset, train=replace(dataset.train, targets=np.array(["up"] * 24)))
     monkeypatch.setattr("sostenuto.training.trainer.Trainer.run", lambda _: pytest.fail("training began"))
-    with pytest.raises(InputError):
-        fit(dataset, create_folder(tmp_path / "run"), config)
+    with pytest.raises(InputError), run_folder(tmp_path / "run") as folder:
+        fit(dataset, folder, config)
     assert not (tmp_path / "run").exists()
 
 
@@ -297,25 +306,78 @@ def test_word_vectors_of_another_size_are_not_used_in_silence(tmp_path):
 
 class TestFolders:
     def test_a_new_one_is_made_with_its_parents(self, tmp_path):
-        assert create_folder(tmp_path / "a" / "b").is_dir()
+        with run_folder(tmp_path / "a" / "b") as folder:
+            assert folder.is_dir()
+
+    def earlier(self, folder):
+        for name in ("config.toml", "result.json", "notes.txt"):
+            (folder / name).write_text("old")
+        (folder / "checkpoints").mkdir()
+        (folder / "checkpoints" / "000001-000000.json").write_text("old")
 
     def test_an_earlier_run_is_refused_or_replaced(self, tmp_path):
-        for name in ("config.toml", "result.json", "notes.txt"):
-            (tmp_path / name).write_text("x")
-        (tmp_path / "checkpoints").mkdir()
-        with pytest.raises(InputError, match="got one with an earlier run; pass --overwrite"):
-            create_folder(tmp_path)
-        create_folder(tmp_path, overwrite=True)
-        assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+        self.earlier(tmp_path)
+        with pytest.raises(InputError, match="got one with an earlier run; pass --overwrite"), run_folder(tmp_path):
+            pass
+        with run_folder(tmp_path, overwrite=True):
+            assert not (tmp_path / "config.toml").exists()
+            (tmp_path / "config.toml").write_text("new")
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["config.toml", "notes.txt"]
+        assert (tmp_path / "config.toml").read_text() == "new"
+
+    @pytest.mark.parametrize("kind", [InputError, OSError, KeyboardInterrupt])
+    def test_what_ends_badly_brings_the_earlier_run_back(self, tmp_path, kind):
+        self.earlier(tmp_path)
+        before = sorted(tmp_path.rglob("*"))
+        fails = ExitStack()
+        fails.enter_context(pytest.raises(kind))
+        fails.enter_context(run_folder(tmp_path, overwrite=True))
+        with fails:
+            (tmp_path / "config.toml").write_text("new")
+            raise kind("no")
+        assert sorted(tmp_path.rglob("*")) == before
+        assert (tmp_path / "config.toml").read_text() == "old"
+
+    def test_a_run_with_checkpoints_stays_to_be_resumed_and_the_earlier_one_waits(self, tmp_path):
+        self.earlier(tmp_path)
+
+        def stop(**options):
+            stops = ExitStack()
+            stops.enter_context(pytest.raises(KeyboardInterrupt))
+            stops.enter_context(run_folder(tmp_path, **options))
+            with stops:
+                (tmp_path / "config.toml").write_text("new")
+                (tmp_path / "checkpoints").mkdir(exist_ok=True)
+                (tmp_path / "checkpoints" / "000000-000001.json").write_text("new")
+                raise KeyboardInterrupt
+
+        stop(overwrite=True)
+        stop(resume=True)
+        stop(overwrite=True)
+        assert (tmp_path / ".replaced" / "config.toml").read_text() == "old"
+        with run_folder(tmp_path, resume=True):
+            assert (tmp_path / "config.toml").read_text() == "new"
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoints", "config.toml", "notes.txt"]
+
+    def test_one_fit_at_a_time(self, tmp_path):
+        with (
+            run_folder(tmp_path),
+            pytest.raises(InputError, match="got one with another fit in it; wait for it"),
+            run_folder(tmp_path, resume=True),
+        ):
+            pass
+        with run_folder(tmp_path):
+            pass
 
     def test_other_files_are_never_replaced(self, tmp_path):
         (tmp_path / "thesis.txt").write_text("x")
-        with pytest.raises(InputError, match="got one with other files; choose another --out"):
-            create_folder(tmp_path, overwrite=True)
-        with pytest.raises(InputError, match="got a file"):
-            create_folder(tmp_path / "thesis.txt")
-        with pytest.raises(InputError, match="expected a folder that can be made, got Not a directory"):
-            create_folder(tmp_path / "thesis.txt" / "run")
+        for path, message in (
+            (tmp_path, "got one with other files; choose another --out"),
+            (tmp_path / "thesis.txt", "got a file"),
+            (tmp_path / "thesis.txt" / "run", "expected a folder that can be made, got Not a directory"),
+        ):
+            with pytest.raises(InputError, match=message), run_folder(path, overwrite=True):
+                pass
 
     def test_a_folder_without_a_config_is_no_run(self, tmp_path):
         with pytest.raises(InputError, match=r"expected a run folder with a config\.toml, got none"):

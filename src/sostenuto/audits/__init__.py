@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sostenuto.audits.generalization.skill import skill
     from sostenuto.audits.gradients.flow import gradient_flow
     from sostenuto.audits.gradients.oscillator_gradients import oscillator_gradient_bounds
+    from sostenuto.audits.memory.data_memory import data_memory
     from sostenuto.audits.memory.exponential_sums import fit_exponential_sum, perturbed_sum_error
     from sostenuto.audits.memory.function import memory_function
     from sostenuto.audits.memory.tokens import token_memory
@@ -47,6 +48,7 @@ _HOMES = {
     "generalization.skill": ("skill",),
     "gradients.flow": ("gradient_flow",),
     "gradients.oscillator_gradients": ("oscillator_gradient_bounds",),
+    "memory.data_memory": ("data_memory",),
     "memory.exponential_sums": ("fit_exponential_sum", "perturbed_sum_error"),
     "memory.function": ("memory_function",),
     "memory.tokens": ("token_memory",),
@@ -77,6 +79,7 @@ __all__ = [
     "certified_accuracy",
     "certified_radius",
     "certified_stability",
+    "data_memory",
     "fit_exponential_sum",
     "fixed_points",
     "generalization_gap",

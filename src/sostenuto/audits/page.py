@@ -84,7 +84,8 @@ def headline(report: AuditReport) -> Cards:
         memory = report.memory
         lasting = memory.half_time is None
         value = f"> {count(memory.horizon)}" if lasting else number(memory.half_time or 0.0, digits=3)
-        cards.append(Card("memory half-life", value, "steps" if lasting else memory.time_unit))
+        unit = "steps" if lasting else memory.time_unit
+        cards.append(Card("memory half-life", *(("undecided", "") if memory.hidden else (value, unit))))
     if report.skill is not None:
         found = report.skill
         score, low, high, guess = (

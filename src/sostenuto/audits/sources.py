@@ -17,10 +17,11 @@ from sostenuto.checks import FileFormatError, InputError, check_choice, require
 from sostenuto.data.batch import SequenceBatch
 from sostenuto.data.dataset import SequenceSet
 from sostenuto.data.encoding import Encoding
+from sostenuto.data.parts import divide, read_rows
+from sostenuto.data.source import open_dataset, open_for_prediction, with_checksum
 from sostenuto.nn import LAYERS
 from sostenuto.training.config import DataConfig
-from sostenuto.training.data import divide, open_dataset, open_for_prediction
-from sostenuto.training.run_folder import MODEL, load_model, open_folder
+from sostenuto.training.run_folder import SPLIT, load_run, open_folder
 
 
 class Material(NamedTuple):
@@ -52,7 +53,7 @@ def audit_source(
 def audit_run(folder: Path, data: str, data_dir: str | None, options: Mapping[str, Any]) -> AuditReport:
     """Audit a run's model on its own test part, or on other data encoded as the run did.
 
-    Its training part is opened too, for the generalization gap.
+    Its training part is opened too, for the generalization gap; other data than it was trained on are refused.
     """
     folder, config = open_folder(folder)
     require(
@@ -61,13 +62,13 @@ def audit_run(folder: Path, data: str, data_dir: str | None, options: Mapping[st
         f"got one of {config.model.layer}, which has no trained state to audit",
         "fit one with --model unicornn, for one",
     )
-    stored = load_model(folder / MODEL)
-    parts = divide(
-        open_dataset(config.data, data_dir=data_dir, seed=config.training.seed), config.data, seed=config.training.seed
-    )
+    stored, seed = load_run(folder, config), config.training.seed
+    dataset = open_dataset(config.data, data_dir=data_dir, seed=seed)
+    with_checksum(config.data, dataset.train)
+    parts = divide(dataset, config.data, seed=seed, rows=read_rows(folder / SPLIT, dataset))
     transform = parts.whole.batch_transform
     if data:
-        chosen, transform = open_for_prediction(config.data, data, data_dir=data_dir, seed=config.training.seed)
+        chosen, transform = open_for_prediction(config.data, data, data_dir=data_dir, seed=seed)
         name = data
     else:
         part, chosen = parts.held_out()

@@ -98,15 +98,17 @@ def _cluster() -> Iterator[tuple[str, dict[str, Any]]]:
         book = Path(folder) / "scheduler.json"
 
         def start(name: str, *words: str) -> None:
-            command = [sys.executable, "-m", "dask", *words, "--scheduler-file", str(book)]
+            # Whoever reaches a scheduler or a worker can run code in it: this machine alone.
+            own = ("--host", "127.0.0.1", "--no-dashboard", "--dashboard-address", "127.0.0.1:0")
+            command = [sys.executable, "-m", "dask", *words, *own, "--scheduler-file", str(book)]
             started[name] = subprocess.Popen(
                 command, env=environment, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
             )
 
         try:
-            start("scheduler", "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard")
+            start("scheduler", "scheduler", "--port", "0")
             for number in (1, 2):
-                start(f"worker {number}", "worker", "--nthreads", "1", "--no-nanny", "--no-dashboard")
+                start(f"worker {number}", "worker", "--nthreads", "1", "--no-nanny")
             for _ in range(600):
                 if book.exists() and book.stat().st_size:
                     break

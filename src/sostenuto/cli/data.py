@@ -48,8 +48,8 @@ def _facts(name: str, data_dir: str | None) -> dict[str, Any]:
     import numpy as np
 
     from sostenuto.data.encoding import Encoding
+    from sostenuto.data.source import open_dataset
     from sostenuto.training.config import DataConfig
-    from sostenuto.training.data import open_dataset
 
     dataset = open_dataset(DataConfig(source=name), data_dir=data_dir)
     lengths = [len(sequence) for sequence in dataset.train.sequences]

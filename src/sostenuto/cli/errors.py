@@ -1,22 +1,28 @@
-"""From exceptions to one sentence and an exit code: 2 for what the caller can mend, 4 for divergence, else 1."""
+"""From exceptions to one sentence and an exit code.
+
+2 is for what the caller can mend, 4 for divergence, 128 + n for the signal n, 1 for all else.
+"""
 
 import functools
 import re
 import shlex
+import signal
 import sys
+import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import typer
 
-from sostenuto.checks import InputError, SostenutoError
+from sostenuto.checks import InputError, SostenutoError, Stopped
 
 _COLUMNS = ("target", "series", "time", "group", "ignore", "categorical")
 _OPTIONS = {name: name for name in (*_COLUMNS, "task", "layout", "timespans", "missing", "split")} | {"method": "split"}
 _ARGUMENT = re.compile(rf"\b({'|'.join(_OPTIONS)})=('[^']*'|\"[^\"]*\"|NAME\b)")
 _QUOTES = "'\""
-USAGE, FAILURE, DIVERGED, INTERRUPTED = 2, 1, 4, 130
+USAGE, FAILURE, DIVERGED, INTERRUPTED, SIGNALED = 2, 1, 4, 130, 128
 
 
 def guarded(command: Callable[..., None]) -> Callable[..., None]:
@@ -27,7 +33,8 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
         try:
             with warnings.catch_warnings():
                 warnings.showwarning = _say_warning
-                command(*arguments, **options)
+                with _ended_by_signals():
+                    command(*arguments, **options)
         except InputError as error:
             raise ended(str(error), USAGE) from error
         except SostenutoError as error:
@@ -36,12 +43,30 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
             raise
         except OSError as error:
             raise ended(f"{error.filename or 'file'}: the system says {error.strerror or error}.", FAILURE) from error
+        except Stopped as error:
+            raise ended(str(error), SIGNALED + error.number) from None
         except KeyboardInterrupt:
             raise ended(
                 "interrupted; sostenuto fit --resume RUN goes on where the last checkpoint is", INTERRUPTED
             ) from None
 
     return run
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end a command in a sentence; what works on a checkpoint notes them itself."""
+
+    def end(number: int, _: Any) -> None:
+        raise Stopped(f"stopped by {signal.Signals(number).name} with the work unfinished.", number)
+
+    with ExitStack() as stack:
+        for name in ("SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)
+            main = threading.current_thread() is threading.main_thread()
+            if main and number is not None and signal.getsignal(number) is signal.SIG_DFL:
+                stack.callback(signal.signal, number, signal.signal(number, end))
+        yield
 
 
 def ended(message: str, code: int) -> typer.Exit:

@@ -8,26 +8,16 @@ from typing import Annotated, Any
 import typer
 
 from sostenuto.cli.errors import guarded
-from sostenuto.cli.options import (
-    CategoricalOption,
-    DataDirOption,
-    IgnoreOption,
-    JsonOption,
-    LayoutOption,
-    QuietOption,
-    SeriesOption,
-    TargetOption,
-    TaskOption,
-    TimeOption,
-    named_values,
-)
+from sostenuto.cli.options import DataDirOption, JsonOption, QuietOption, named_values, takes_settings
 from sostenuto.cli.tables import table
 
 
 @guarded
+@takes_settings(data=("task", "layout", "target", "series", "time", "ignore", "categorical"))
 def gram(
     data: Annotated[str, typer.Argument(metavar="DATA", help="A file or a data-set name; its training part is used.")],
     out: Annotated[Path, typer.Option(help="Where to write the matrix: a path ending in .zarr or .npy.")],
+    settings: dict[str, dict[str, Any]],
     kernel: Annotated[str, typer.Option(help="rntk, ntk, signature, rbf or polynomial.")] = "rntk",
     option: Annotated[
         list[str] | None,
@@ -39,30 +29,21 @@ def gram(
     part: Annotated[str, typer.Option(help="train, test, or cross for test against train.")] = "train",
     unit_norm: Annotated[bool, typer.Option(help="Scale each sequence to norm 1.")] = True,
     tile_size: Annotated[int, typer.Option(help="Sequences on a side of a tile.")] = 512,
-    task: TaskOption = "",
-    layout: LayoutOption = "btc",
-    target: TargetOption = "",
-    series: SeriesOption = "",
-    time_column: TimeOption = "",
-    ignore: IgnoreOption = None,
-    categorical: CategoricalOption = None,
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Compute a Gram matrix tile by tile; the same call after a crash goes on where it was."""
     from sostenuto.checks import check_choice, require
+    from sostenuto.data.source import open_dataset
     from sostenuto.estimators.rntk.base import unit_norm as scaled
     from sostenuto.kernels.gram import connect
     from sostenuto.kernels.gram import gram as compute
-    from sostenuto.training.config import DataConfig
-    from sostenuto.training.data import open_dataset
+    from sostenuto.training.config import DataConfig, overlaid
 
     check_choice("part", part, ("train", "test", "cross"))
-    columns: dict[str, Any] = {"ignore": tuple(ignore or ()), "categorical": tuple(categorical or ())}
-    named = {"target": target, "series": series, "time": time_column}
-    settings = DataConfig(source=data, task=task, layout=layout, **named, **columns)
-    dataset = open_dataset(settings, data_dir=data_dir)
+    data_settings = overlaid(DataConfig(), {**settings["data"], "source": data})
+    dataset = open_dataset(data_settings, data_dir=data_dir)
     require(part == "train" or dataset.test is not None, "expected a test part", f"got none in {dataset.name}")
 
     def sequences(which: Any) -> list[Any]:

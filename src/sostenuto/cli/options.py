@@ -1,39 +1,24 @@
-"""Options that several commands share, and how ``--option name=value`` is read."""
+"""Options of the commands: those that are settings of a run, those that several commands share, how values are read."""
 
+import ast
+import functools
+import inspect
 import json
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from sostenuto.checks import InputError
+from sostenuto.checks import InputError, require
+from sostenuto.data.config import DataConfig, option_help
+from sostenuto.training.config import ModelConfig, TrainingConfig
 
-ESTIMATORS = ("oscillators", "rntk")
-"""Models that are no layer and fitted at once (`sostenuto.estimators.estimator_run.MODELS`)."""
+SECTIONS: dict[str, type] = {"data": DataConfig, "model": ModelConfig, "training": TrainingConfig}
 
 DataArgument = Annotated[
     str | None, typer.Argument(metavar="[DATA]", help="A file or a data-set name; the embedded digits if left out.")
-]
-TaskOption = Annotated[
-    str,
-    typer.Option(
-        help="classification, regression, sequence (a target at every step: a few whole numbers or names are classes; "
-        "step-classification and step-regression say which) or forecast, where the file does not say."
-    ),
-]
-LayoutOption = Annotated[str, typer.Option(help="Axes of a 3-D array: btc (batch, time, channel) or bct.")]
-TargetOption = Annotated[str, typer.Option(help="Column of the target in a table.")]
-SeriesOption = Annotated[str, typer.Option(help="Column that names the series in a long table.")]
-TimeOption = Annotated[str, typer.Option(help="Column of the time in a long table.")]
-GroupOption = Annotated[str, typer.Option(help="Column of the group that a split must keep together.")]
-IgnoreOption = Annotated[
-    list[str] | None, typer.Option(metavar="COLUMN", help="A column of a table to leave out. Repeatable.")
-]
-CategoricalOption = Annotated[
-    list[str] | None,
-    typer.Option(metavar="COLUMN", help="A column of text, read as one channel for each of its values. Repeatable."),
-]
-TimespansOption = Annotated[
-    str, typer.Option(help="use: uneven times become time spans; ignore: they only order the steps.")
 ]
 DataDirOption = Annotated[str | None, typer.Option(help="Folder with data sets, looked in first.")]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 …")]
@@ -45,8 +30,6 @@ LayerOption = Annotated[
         "--option", "-o", metavar="NAME=VALUE", help="An option of the layer, e.g. -o step_size=0.5. Repeatable."
     ),
 ]
-
-
 SettingOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -55,6 +38,60 @@ SettingOption = Annotated[
         help="Any key of config.toml, e.g. --set training.ema_decay=0.99. Repeatable.",
     ),
 ]
+
+
+def takes_settings(**wanted: tuple[str, ...]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command an option for each setting of a run, in place of its argument ``settings``.
+
+    ``wanted`` names sections of the config, and the settings of each (none: all that say what they are for). The
+    command gets the settings that were given on the command line as a dict per section.
+    """
+    given = {name: [*(names or option_help(SECTIONS[name]))] for name, names in wanted.items()}
+    options = {(part, name): option_help(SECTIONS[part])[name] for part, names in given.items() for name in names}
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def run(*arguments: Any, **values: Any) -> None:
+            settings: dict[str, dict[str, Any]] = {part: {} for part in given}
+            for part, name in options:
+                value = values.pop(name, None)
+                if value not in (None, "", []):
+                    settings[part][name] = value
+            command(*arguments, settings=settings, **values)
+
+        parameters: list[inspect.Parameter] = []
+        for parameter in inspect.signature(command).parameters.values():
+            own = [_option(name, *options[part, name]) for part, name in options]
+            parameters += own if parameter.name == "settings" else [parameter]
+        run.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportAttributeAccessIssue]
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return run
+
+    return decorate
+
+
+def _option(name: str, hint: Any, text: str) -> inspect.Parameter:
+    if hint == tuple[str, ...]:
+        annotation: Any = Annotated[list[str] | None, typer.Option(metavar="NAME", help=f"{text} Repeatable.")]
+    else:
+        annotation = Annotated[hint | None, typer.Option(help=text)]
+    return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=annotation)
+
+
+def layer_names() -> list[str]:
+    """List the layers, read off the table in ``sostenuto/nn`` without importing torch, which help does not need.
+
+    >>> layer_names()[:2]
+    ['unicornn', 'lipschitz']
+    """
+    spec = find_spec("sostenuto")
+    assert spec is not None
+    assert spec.origin is not None
+    tree = ast.parse((Path(spec.origin).parent / "nn" / "__init__.py").read_text(encoding="utf-8"))
+    tables = (
+        each.value for each in tree.body if isinstance(each, ast.Assign) and "LAYERS" in ast.unparse(each.targets[0])
+    )
+    return [ast.literal_eval(key) for table in tables if isinstance(table, ast.Dict) for key in table.keys if key]
 
 
 def named_values(pairs: list[str] | None) -> dict[str, Any]:
@@ -75,6 +112,26 @@ def named_values(pairs: list[str] | None) -> dict[str, Any]:
     return options
 
 
+def add_named(settings: dict[str, dict[str, Any]], pairs: list[str] | None) -> None:
+    """Add what ``--set`` names to the settings of its section.
+
+    >>> settings = {"data": {}, "training": {"epochs": 2}}
+    >>> add_named(settings, ["training.seed=3"])
+    >>> settings["training"]
+    {'epochs': 2, 'seed': 3}
+    """
+    values = named_values(pairs)
+    require(
+        all(name.split(".")[0] in ("data", "training") for name in values),
+        "expected --set data.NAME=VALUE or training.NAME=VALUE",
+        f"got {', '.join(values)}",
+        "options of the layer are set with --option",
+    )
+    for name, value in values.items():
+        section, _, key = name.partition(".")
+        settings[section][key] = value
+
+
 def seconds(text: str) -> float:
     """Read a time such as ``60s``, ``5m``, ``1h`` or a plain number of seconds.
 
@@ -90,13 +147,3 @@ def seconds(text: str) -> float:
     if not 0 <= value < float("inf"):
         raise InputError(f"expected a time such as 60s, 5m or 1h, got {text!r}.")
     return value
-
-
-def section(settings: dict[str, Any], name: str) -> dict[str, Any]:
-    """Pick the settings of one section of the config.
-
-    >>> section({"training.seed": 3, "data.scaling": "none"}, "training")
-    {'seed': 3}
-    """
-    prefix = f"{name}."
-    return {key.removeprefix(prefix): value for key, value in settings.items() if key.startswith(prefix)}

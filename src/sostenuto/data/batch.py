@@ -11,7 +11,8 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from sostenuto.checks import InputError, check_choice, require
-from sostenuto.types import Layout, Lengths, Mask, Missing, Sequences, Timespans, Tokens
+from sostenuto.choices import Layout, Missing
+from sostenuto.types import Lengths, Mask, Sequences, Timespans, Tokens
 
 Steps = Float[np.ndarray, "time channel"]
 _EXCHANGED = 10

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from sostenuto.checks import require
+from sostenuto.choices import Task
 from sostenuto.data.batch import SequenceBatch
-from sostenuto.types import Task
 
+BatchTransform = Callable[[SequenceBatch], SequenceBatch]
+"""What is done to every batch after encoding."""
 _PER_SEQUENCE = ("targets", "timespans", "groups", "ids", "times", "weights")
 
 
@@ -104,5 +106,5 @@ class Dataset:
     validation: SequenceSet | None = None
     description: str = ""
     origin: str = ""
-    batch_transform: Callable[[SequenceBatch], SequenceBatch] | None = None
+    batch_transform: BatchTransform | None = None
     extras: dict[str, Any] = field(default_factory=dict)

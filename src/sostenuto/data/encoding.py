@@ -11,12 +11,12 @@ from numpy.typing import DTypeLike
 from torch import Tensor
 
 from sostenuto.checks import InputError, check_choice, require, shown
+from sostenuto.choices import Missing, Scaling, Task
 from sostenuto.data.batch import SequenceBatch, as_sequences, as_timespans
 from sostenuto.data.channels import arrange_channels
 from sostenuto.data.dataset import SequenceSet
-from sostenuto.data.scaling import Scaling, channel_scale, scaled
+from sostenuto.data.scaling import channel_scale, scaled
 from sostenuto.data.targets import class_rows, has_classes, real_rows, sort_classes, task_of
-from sostenuto.types import Missing, Task
 
 SAME_UNIT = 1e-6
 """Units of time that differ by less than this part are the same, up to rounding."""

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from sostenuto.checks import InputError
+from sostenuto.choices import Task
 from sostenuto.data.dataset import SequenceSet
 from sostenuto.data.files.cells import MISSING, CellError, parse_numbers
 from sostenuto.data.files.long import long_set
 from sostenuto.data.files.options import Options
 from sostenuto.data.files.place import Place
 from sostenuto.data.files.table import Columns, Table, choose_columns, text_hint
-from sostenuto.types import Task
 
 
 def from_frame(

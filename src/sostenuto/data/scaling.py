@@ -1,14 +1,12 @@
 """Center and scale of every channel, over sequences of any length, blind to what is missing."""
 
 from collections.abc import Iterable, Sequence
-from typing import Literal
 
 import numpy as np
 import torch
 
 from sostenuto.checks import InputError
-
-Scaling = Literal["standard", "minmax", "none"]
+from sostenuto.choices import Scaling
 
 _ROWS = 1 << 20
 _CONSTANT = 1e-13

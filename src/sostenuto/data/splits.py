@@ -1,22 +1,22 @@
 """Divide sequences into two parts: stratified, random, by group or by time; seeded."""
 
-from typing import Literal
+from typing import get_args
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from sostenuto.checks import InputError, check_choice, require
+from sostenuto.choices import Split
 from sostenuto.data.dataset import SequenceSet
 from sostenuto.data.targets import class_rows, has_classes, real_rows, task_of
 
-Method = Literal["stratified", "random", "group", "time"]
 Indices = Int[np.ndarray, " part"]
 
 _MOST_BINS = 10
 
 
 def split(
-    data: SequenceSet, fraction: float, *, method: Method = "stratified", seed: int = 0
+    data: SequenceSet, fraction: float, *, method: Split = "stratified", seed: int = 0
 ) -> tuple[SequenceSet, SequenceSet]:
     """Divide ``data`` in two; the second part has about ``fraction`` of it, and both keep the order of ``data``.
 
@@ -39,10 +39,10 @@ def split(
 
 
 def split_indices(
-    data: SequenceSet, fraction: float, *, method: Method = "stratified", seed: int = 0
+    data: SequenceSet, fraction: float, *, method: Split = "stratified", seed: int = 0
 ) -> tuple[Int[np.ndarray, " first"], Int[np.ndarray, " second"]]:
     """Give the sorted indices of the two parts that `split` makes."""
-    check_choice("method", method, ("stratified", "random", "group", "time"))
+    check_choice("method", method, get_args(Split))
     if isinstance(fraction, bool) or not 0 < fraction < 1:
         raise InputError(f"expected a fraction above 0 and below 1, got {fraction!r}.")
     require(len(data) >= 2, "expected at least 2 sequences to divide", f"got {len(data)}", "bring more data")
@@ -59,7 +59,7 @@ def split_indices(
     return np.flatnonzero(~second), np.flatnonzero(second)
 
 
-def fold_indices(data: SequenceSet, count: int, *, method: Method = "stratified", seed: int = 0) -> list[Indices]:
+def fold_indices(data: SequenceSet, count: int, *, method: Split = "stratified", seed: int = 0) -> list[Indices]:
     """Divide ``data`` into ``count`` folds of about one size, each drawn as `split` draws its second part.
 
     A class of a single sequence is in no stratified fold, as nothing could be learned of it while it is held out.

@@ -3,18 +3,17 @@
 import math
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from sostenuto.checks import InputError, check_choice, require
+from sostenuto.choices import Task
 from sostenuto.data.dataset import SequenceSet
-from sostenuto.types import Task
 
 FEW_VALUES = 20
 """Whole numbers at every step are classes where there are at most so many different ones."""
-TASKS: tuple[Task, ...] = ("classification", "regression", "sequence", "forecast")
 
 
 def task_of(data: SequenceSet) -> Task:
@@ -27,7 +26,7 @@ def task_of(data: SequenceSet) -> Task:
     'regression'
     """
     if data.task is not None:
-        check_choice("task", data.task, TASKS)
+        check_choice("task", data.task, get_args(Task))
         return data.task
     if isinstance(data.targets, list):
         return "sequence"

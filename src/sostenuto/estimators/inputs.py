@@ -7,8 +7,8 @@ from jaxtyping import Float
 from sklearn.utils.validation import check_array, validate_data
 
 from sostenuto.checks import InputError, require
+from sostenuto.choices import Layout
 from sostenuto.data.batch import Steps, as_sequences, warn_of_exchanged_axes
-from sostenuto.types import Layout
 
 _FEATURES = ("n_features_in_", "feature_names_in_")
 

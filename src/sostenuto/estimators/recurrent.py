@@ -12,19 +12,20 @@ from sklearn.utils import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from sostenuto.checks import check_choice, require
+from sostenuto.checks import SostenutoError, check_choice, require
+from sostenuto.choices import Layout, Missing, Task
 from sostenuto.data.batch import as_timespans
 from sostenuto.data.dataset import Dataset, SequenceSet
 from sostenuto.data.encoding import Encoding
+from sostenuto.data.parts import Parts, hold_out
 from sostenuto.estimators.inputs import joined_steps, read_sequences, read_step_targets, read_weights
 from sostenuto.estimators.settings import run_config
 from sostenuto.estimators.state import FITTED, load_estimator, pack, save_estimator, unpack
 from sostenuto.models.base import SequenceModel
 from sostenuto.training.config import RunConfig
-from sostenuto.training.data import Parts, hold_out
-from sostenuto.training.predict import raw_predictions
+from sostenuto.training.predict import not_finite, raw_predictions
 from sostenuto.training.run import fit_parts
-from sostenuto.types import Layout, Missing, PathLike, Task
+from sostenuto.types import PathLike
 
 Estimator = TypeVar("Estimator", bound="RecurrentEstimator")
 
@@ -46,7 +47,7 @@ class RecurrentEstimator(BaseEstimator):
     # No annotations: scikit-learn wants any value taken here without a word and judged in `fit`.
     def __init__(
         self,
-        layer="unicornn",
+        layer="stack",
         *,
         hidden_size=None,
         num_layers=None,
@@ -132,7 +133,10 @@ class RecurrentEstimator(BaseEstimator):
         )
         batch = self.encoding_.encode(self._sequences(given, timespans, reset=False))
         where = next(self.model_.parameters()).device
-        answers = translate(raw_predictions(self.model_, batch, device=where))
+        raw = raw_predictions(self.model_, batch, device=where)
+        if message := not_finite(raw, batch.lengths):
+            raise SostenutoError(message)
+        answers = translate(raw)
         if not self.encoding_.has_step_targets or not batch.is_ragged:
             return answers
         return [row[:length] for row, length in zip(answers, batch.lengths.tolist(), strict=True)]
@@ -172,9 +176,9 @@ class RecurrentClassifier(ClassifierMixin, RecurrentEstimator):
     or ``(time,)`` arrays of any lengths.
 
     Args:
-        layer: the recurrence by name: ``"unicornn"``, ``"lipschitz"``, ``"antisymmetric"``, ``"residual"``,
-            ``"stable"``, ``"cornn"``, ``"exprnn"``, ``"indrnn"``, ``"sru"``, ``"residual-gru"``, ``"residual-lstm"``,
-            ``"lstm"``, ``"gru"``, ``"rnn"``.
+        layer: the recurrence by name: ``"stack"``, ``"damped"``, ``"unicornn"``, ``"lipschitz"``, ``"antisymmetric"``,
+            ``"residual"``, ``"stable"``, ``"cornn"``, ``"exprnn"``, ``"indrnn"``, ``"sru"``, ``"residual-gru"``,
+            ``"residual-lstm"``, ``"lstm"``, ``"gru"``, ``"rnn"``.
         hidden_size: units of a layer. Here and below, None takes the value of the layer's recipe
             (`sostenuto.training.recipes`).
         num_layers: layers stacked.
@@ -212,7 +216,7 @@ class RecurrentClassifier(ClassifierMixin, RecurrentEstimator):
 
     def __init__(
         self,
-        layer="unicornn",
+        layer="stack",
         *,
         hidden_size=None,
         num_layers=None,

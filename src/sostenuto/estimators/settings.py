@@ -7,10 +7,10 @@ from sklearn.utils import check_random_state
 
 from sostenuto.checks import InputError, check_choice, check_fraction, require, shown
 from sostenuto.data.dataset import Dataset, SequenceSet
+from sostenuto.data.parts import training_count
 from sostenuto.nn import LAYERS
 from sostenuto.training import recipes
 from sostenuto.training.config import DataConfig, RunConfig, overlaid
-from sostenuto.training.data import training_count
 
 _TRAINING = ("epochs", "batch_size", "learning_rate", "schedule", "patience")
 

@@ -15,6 +15,7 @@ from sostenuto.data.files.atomic import write_atomically
 from sostenuto.estimators.settings import plain
 from sostenuto.kernels.gram.packed import PackedSequences
 from sostenuto.kernels.recurrent_ntk import RecurrentNTK
+from sostenuto.training.run_folder import check_version
 from sostenuto.types import PathLike
 from sostenuto.version import __version__
 
@@ -81,6 +82,7 @@ def unpack(classes: dict[str, Any], content: bytes, origin: PathLike) -> tuple[A
         whole = envelope.get("sha256") == _digest(header, arrays)
         require(whole, "expected the content that was written", "got altered bytes")
         texts = json.loads(header)
+        check_version(texts["version"])
         require(texts["format"] == FORMAT, f"expected a file of format {FORMAT}", f"got {texts['format']!r}")
         name = texts["class"]
         if name in classes:

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from sostenuto.checks import check_count, require
-from sostenuto.models.readout import Readout, pool
+from sostenuto.choices import Readout
+from sostenuto.models.readout import pool
 from sostenuto.nn import UnICORNN
 from sostenuto.nn.stable_span import longest_stable_span
 from sostenuto.types import Lengths, Sequences, Timespans

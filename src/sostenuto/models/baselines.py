@@ -3,6 +3,7 @@
 All of them work on encoded batches: real predictions are in encoded units, `Encoding.decode_targets` brings them back.
 """
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,11 +13,12 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from sostenuto.checks import InputError, require
+from sostenuto.choices import Task
 from sostenuto.data.batch import SequenceBatch
 from sostenuto.data.encoding import Encoding
 from sostenuto.models.features import step_features, summary_features
 from sostenuto.models.ridge import Ridge
-from sostenuto.types import Lengths, Sequences, Task
+from sostenuto.types import Lengths, Sequences
 
 Prediction = Shaped[Tensor, "test ..."]
 
@@ -24,6 +26,9 @@ _CELLS = 1 << 24
 _CANDIDATES = 8
 _MOST_STEPS = 1 << 17
 _MOST_OPERATIONS = 4e12
+_OPERATIONS_PER_SECOND = 5e9
+"""Of the nearest neighbor on one core, from below."""
+_LEAST_SECONDS = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,12 +41,15 @@ class BaselinePrediction:
     seconds: float
 
 
-def baseline_predictions(train: SequenceBatch, test: SequenceBatch, encoding: Encoding) -> list[BaselinePrediction]:
+def baseline_predictions(
+    train: SequenceBatch, test: SequenceBatch, encoding: Encoding, *, seconds: float = math.inf
+) -> list[BaselinePrediction]:
     """Run the cheap methods that fit the task; classes have the most common one among them.
 
     One target a sequence: 1-nearest neighbor and ridge on summary features. Forecasts: previous value (where the
     targets are the input's own channels) and ridge. Nearest neighbor looks at evenly spaced training sequences where
-    all of them would take more than about 4·10¹² operations, and says so in its description.
+    all of them would take more than about ``seconds`` (and a second at least) or 4·10¹² operations, and says so in its
+    description.
     """
     task, classes = encoding.task, len(encoding.classes)
     done = []
@@ -51,7 +59,9 @@ def baseline_predictions(train: SequenceBatch, test: SequenceBatch, encoding: En
         done.append(_timed("previous value", "the last value seen, repeated", lambda: previous_value(test, encoding)))
     elif task in ("classification", "regression") and not encoding.is_tokens:
         cost = len(train) * len(test) * test.values[0].numel()
-        every = max(1, round(cost / _MOST_OPERATIONS))
+        most = min(_MOST_OPERATIONS, _OPERATIONS_PER_SECOND * max(seconds, _LEAST_SECONDS))
+        # A power of two: how long a training took must not show in the least digit.
+        every = min(2 ** max(0, math.ceil(math.log2(cost / most))), len(train) // 2)
         few = train if every == 1 else train.select(torch.arange(0, len(train), every))
         seen = "" if every == 1 else f", {len(few)} of {len(train)} training sequences"
         words = f"Euclidean distance{seen}"

@@ -5,11 +5,11 @@ from typing import Any
 import torch
 
 from sostenuto.checks import InputError, check_choice, require, sentence
+from sostenuto.choices import Readout
 from sostenuto.data.encoding import Encoding
 from sostenuto.models.base import SequenceModel
 from sostenuto.models.forecaster import Forecaster
 from sostenuto.models.prediction import SequenceClassifier, SequenceRegressor, SequenceToSequence
-from sostenuto.models.readout import Readout
 from sostenuto.models.tokens import TokenClassifier
 from sostenuto.nn import LAYERS
 

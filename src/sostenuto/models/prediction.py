@@ -5,8 +5,8 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
+from sostenuto.choices import Readout
 from sostenuto.models.base import SequenceModel, linear_head
-from sostenuto.models.readout import Readout
 from sostenuto.types import Lengths, Sequences, Timespans
 
 

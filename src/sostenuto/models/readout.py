@@ -1,17 +1,15 @@
 """From states at every step to one vector per sequence: last, mean or max, lengths respected."""
 
-from typing import Literal
+from typing import get_args
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from sostenuto.checks import check_choice
+from sostenuto.choices import Readout
 from sostenuto.ops.oscillator import time_max
 from sostenuto.types import Lengths
-
-Readout = Literal["last", "mean", "max"]
-READOUTS: tuple[Readout, ...] = ("last", "mean", "max")
 
 
 def pool(
@@ -30,7 +28,7 @@ def pool(
     >>> [pool(states, torch.tensor([2]), how).item() for how in ("last", "mean", "max")]
     [5.0, 3.0, 5.0]
     """
-    check_choice("readout", readout, READOUTS)
+    check_choice("readout", readout, get_args(Readout))
     if readout == "last":
         return _last(states, lengths, bidirectional)
     if lengths is None:

@@ -7,8 +7,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from sostenuto.checks import check_count, check_fraction, require
+from sostenuto.choices import Readout
 from sostenuto.models.base import SequenceModel, linear_head
-from sostenuto.models.readout import Readout
 from sostenuto.types import Lengths, Timespans, Tokens
 
 

@@ -3,6 +3,7 @@
 import math
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, cast
 
 import torch
@@ -22,6 +23,7 @@ from sostenuto.nn.certified import Certified
 from sostenuto.nn.constrained import ConstrainedModule
 from sostenuto.nn.dropout import dropout_mask
 from sostenuto.nn.sequences import LayerInput, TimeMajor, Timespans, check_input
+from sostenuto.nn.streaming import StepCache, Value, can_shorten, short_step
 
 LayerState = Tensor | tuple[Tensor, ...]
 
@@ -142,6 +144,7 @@ class RecurrentLayer(Contract, ConstrainedModule, ABC):
             warnings.warn("dropout acts between layers: with num_layers=1 it does nothing", stacklevel=3)
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.bias, self.batch_first, self.dropout, self.bidirectional = bias, batch_first, dropout, bidirectional
+        self._step_cache = StepCache()
         self._factory = {"device": device, "dtype": dtype}
         self._weight_names: list[list[str]] = [[] for _ in self.cells()]
         for layer, reverse in self.cells():
@@ -197,6 +200,8 @@ class RecurrentLayer(Contract, ConstrainedModule, ABC):
 
     def weight(self, name: str, layer: int, reverse: bool) -> Tensor:
         """Look a parameter up by its stem, layer and direction; a constrained one comes constrained."""
+        if self._step_cache.running:
+            return self.derived(name, layer, reverse, lambda: self.read_parameter(weight_name(name, layer, reverse)))
         return self.read_parameter(weight_name(name, layer, reverse))
 
     def constrain(self, name: str, layer: int, reverse: bool, constraint: nn.Module) -> None:
@@ -275,6 +280,18 @@ class RecurrentLayer(Contract, ConstrainedModule, ABC):
             output = torch.cat(outputs, dim=-1) if self.bidirectional else outputs[0]
             below = [*below, output if layer == self.num_layers - 1 else self._drop(output)]
         return sequences.write(below[-1]), self._finish(ends, sequences)
+
+    def step(self, input_t: Float[Tensor, "*batch channel"], state: LayerState | None = None) -> tuple[Tensor, Any]:
+        """Advance one time step, as `Contract.step`; without gradients weights are turned into maps once per stream."""
+        if can_shorten(self, input_t, state):
+            return short_step(self, input_t, state)
+        return super().step(input_t, state)
+
+    def derived(self, name: str, layer: int, reverse: bool, compute: Callable[[], Value]) -> Value:
+        """Compute something from the weights; within a stream of steps without gradients, only while they change."""
+        if self._step_cache.running and not torch.is_grad_enabled():
+            return self._step_cache.get((id(self), name, layer, reverse), compute)
+        return compute()
 
     def flatten_parameters(self) -> None:
         """Do nothing: kept so that code written for `torch.nn.LSTM` runs; weights are read where they are."""

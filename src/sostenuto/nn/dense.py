@@ -88,7 +88,8 @@ class DenseLayer(FusedLayer):
         self, layer: int, reverse: bool, entering: Float[Tensor, "T B d"], start: Float[Tensor, "B S"]
     ) -> Float[Tensor, "T B S"]:
         """Run the dense scan."""
-        return self.scan_map(layer, reverse, entering, start, self.discrete_map(layer, reverse=reverse))
+        matrices = self.derived("map", layer, reverse, lambda: self.discrete_map(layer, reverse=reverse))
+        return self.scan_map(layer, reverse, entering, start, matrices)
 
     def scan_map(
         self,

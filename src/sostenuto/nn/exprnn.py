@@ -28,8 +28,7 @@ class ExpRNN(DenseLayer):
 
     `certificate`: ‖W‖₂ = 1, so ``discrete`` is never certified; it says so.
 
-    W is computed anew in every call, in float64, and so in every `step`; inside ``with
-    torch.nn.utils.parametrize.cached():`` a stream of steps shares one.
+    W is computed anew in every call, in float64; a stream of `step` without gradients shares one.
 
     Args:
         input_size: channels of the input.

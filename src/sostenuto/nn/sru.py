@@ -109,10 +109,11 @@ class SRU(FusedLayer):
     ) -> Float[Tensor, "*batch G"]:
         """Project the input to x̃ and the forget gate; the other gate comes after the scan."""
         weight = self.weight("weight_ih", layer, reverse)[: 2 * self.hidden_size]
-        drive = F.linear(below[-1], weight)
         if not self.bias:
-            return drive
-        return drive + F.pad(self.weight("bias_ih", layer, reverse)[: self.hidden_size], (self.hidden_size, 0))
+            return F.linear(below[-1], weight)
+        return F.linear(
+            below[-1], weight, self.derived("bias", layer, reverse, lambda: self._drive_bias(layer, reverse))
+        )
 
     def trajectory(
         self, layer: int, reverse: bool, entering: Float[Tensor, "T B G"], start: Float[Tensor, "B S"]
@@ -136,16 +137,19 @@ class SRU(FusedLayer):
         size = self.hidden_size
         bias = self.weight("bias_ih", layer, reverse)[size:] if self.bias else None
         # Cut after joining: an exporter would have to know that states[:-1] holds more than one step.
-        before = torch.cat([start[None], states])[:-1]
+        before = start[None] if self._step_cache.running else torch.cat([start[None], states])[:-1]
         read = F.linear(below[-1], self.weight("weight_ih", layer, reverse)[2 * size :], bias)
         gate = torch.sigmoid(read + self.weight("weight_hh", layer, reverse)[size:] * before)
         through = F.linear(below[-1], self.weight("weight_skip", layer, reverse)) if self._has_map(layer) else below[-1]
         scale = math.sqrt(1 + 2 * math.exp(self.highway_bias))
-        return gate * states + (1 - gate) * (scale * through).to(states.dtype)
+        return torch.lerp((scale * through).to(states.dtype), states, gate.to(states.dtype))
 
     def extra_repr(self) -> str:
         """Show the highway too."""
         return f"{super().extra_repr()}, highway={self.highway}"
+
+    def _drive_bias(self, layer: int, reverse: bool) -> Tensor:
+        return F.pad(self.weight("bias_ih", layer, reverse)[: self.hidden_size], (self.hidden_size, 0))
 
     def _has_map(self, layer: int) -> bool:
         return self.highway and self.fan_in(layer) != self.hidden_size

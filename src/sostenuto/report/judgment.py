@@ -3,11 +3,12 @@
 import math
 from dataclasses import dataclass
 
+from sostenuto.choices import DataPart
 from sostenuto.report.metrics import metric
 from sostenuto.report.numbers import count, counted
 from sostenuto.report.section import Outcome
 from sostenuto.report.text import one_line, shorten
-from sostenuto.results import BaselineScore, ClassScore, DataPart, FitResult
+from sostenuto.results import BaselineScore, ClassScore, FitResult
 
 _CHANCE = 1.96
 """Standard errors within which a difference of two shares could be chance."""

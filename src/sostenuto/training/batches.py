@@ -1,14 +1,14 @@
 """Which sequences make a batch, and what happens to them on the way to the model."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from sostenuto.data.batch import SequenceBatch
+from sostenuto.data.dataset import BatchTransform
 
-BatchTransform = Callable[[SequenceBatch], SequenceBatch]
 DEVICE_SHARE = 0.25
 GATHERED_BYTES = 1 << 22
 """Values of the batches that are gathered at once, at most; a larger batch is gathered alone."""

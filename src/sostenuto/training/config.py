@@ -3,7 +3,7 @@
 import tomllib
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from sostenuto.checks import (
     FileFormatError,
@@ -14,7 +14,8 @@ from sostenuto.checks import (
     check_positive,
     shown,
 )
-from sostenuto.types import PathLike
+from sostenuto.choices import ClassWeights, NormMethod, Optimizer, Precision, Readout, Schedule, Selection
+from sostenuto.data.config import DataConfig, check_choices, setting
 
 _KINDS: dict[Any, str] = {
     str: "a text",
@@ -26,69 +27,18 @@ _KINDS: dict[Any, str] = {
 _LISTS: dict[Any, tuple[type, str]] = {tuple[int, ...]: (int, "whole numbers"), tuple[str, ...]: (str, "texts")}
 
 
-TASKS = ("classification", "regression", "sequence", "step-classification", "step-regression", "forecast")
-"""What ``task`` may be: ``"sequence"`` has a target at every step, classes or numbers as these look."""
-
-
-@dataclass(frozen=True)
-class DataConfig:
-    """Where the sequences come from and how they are read, split and scaled.
-
-    ``source`` is a data-set name or a file, ``test`` a second file. ``validation`` is the fraction of the training part
-    held out (0: none), ``test_fraction`` what becomes the test part where none is given; ``split`` how both are drawn.
-    With ``task = "forecast"`` a file's series are cut into windows of ``window`` steps with the next ``horizon`` as
-    target, divided in time. ``task = "sequence"`` has a target at every step: text, booleans and whole numbers of at
-    most 20 different values are classes, other numbers a regression; ``"step-classification"`` and
-    ``"step-regression"`` say which. In a table ``ignore`` names columns to leave out, ``categorical`` columns of text
-    that become a channel for each of their values; uneven times become time spans unless ``timespans = "ignore"`` takes
-    the steps as evenly spaced. ``checksum`` is filled in by the run, so that resuming on other data is refused.
-    """
-
-    source: str = "digits"
-    test: str = ""
-    task: str = ""
-    layout: str = "btc"
-    target: str = ""
-    series: str = ""
-    time: str = ""
-    group: str = ""
-    ignore: tuple[str, ...] = ()
-    categorical: tuple[str, ...] = ()
-    timespans: str = "use"
-    missing: str = "refuse"
-    scaling: str = "standard"
-    validation: float = 0.15
-    test_fraction: float = 0.2
-    split: str = "stratified"
-    window: int = 32
-    horizon: int = 1
-    checksum: str = ""
-
-    def __post_init__(self) -> None:
-        check_choice("task", self.task, ("", *TASKS))
-        check_choice("layout", self.layout, ("btc", "bct"))
-        check_choice("timespans", self.timespans, ("use", "ignore"))
-        check_choice("missing", self.missing, ("refuse", "mask", "interpolate"))
-        check_choice("scaling", self.scaling, ("standard", "minmax", "none"))
-        check_choice("split", self.split, ("stratified", "random", "group", "time"))
-        check_count("window", self.window)
-        check_count("horizon", self.horizon)
-        check_fraction("validation", self.validation)
-        check_fraction("test_fraction", self.test_fraction)
-
-
 @dataclass(frozen=True)
 class ModelConfig:
     """The layer by name, the read-out, and the layer's own options."""
 
     layer: str = "unicornn"
-    readout: str = "last"
+    readout: Readout = setting("last", "What is read of the states.")
     embedding_size: int = 100
     embedding_dropout: float = 0.0
     options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check_choice("readout", self.readout, ("last", "mean", "max"))
+        check_choices(self)
         check_count("embedding_size", self.embedding_size)
         check_fraction("embedding_dropout", self.embedding_dropout)
         own = [f.name for f in fields(self)]
@@ -135,35 +85,36 @@ class TrainingConfig:
         rkhs_total_variation: L of fermanian2021, below 1.
     """
 
-    epochs: int = 60
-    batch_size: int = 32
-    optimizer: str = "adamw"
-    learning_rate: float = 0.01
+    epochs: int = setting(60, "Passes over the training part.")
+    batch_size: int = setting(32, "Sequences in one step.")
+    optimizer: Optimizer = "adamw"
+    learning_rate: float = setting(0.01, "Peak learning rate.")
     matrix_rate: float = 1.0
     weight_decay: float = 0.0
     momentum: float = 0.9
-    schedule: str = "one-cycle"
+    schedule: Schedule = "one-cycle"
     step_epochs: tuple[int, ...] = ()
     step_factor: float = 0.1
     gradient_clip: float = 1.0
-    patience: int = 0
-    select: str = "best"
+    patience: int = setting(0, "Stop after so many epochs without a better score.")
+    select: Selection = "best"
     ema_decay: float = 0.0
-    class_weights: str = "none"
+    class_weights: ClassWeights = "none"
     label_smoothing: float = 0.0
     input_noise: float = 0.0
     gradient_window: int = 0
     subsample: int = 0
-    precision: str = "float32"
+    precision: Precision = setting("float32", "Of the training.")
     checkpoint_seconds: float = 300.0
-    seed: int = 0
+    seed: int = setting(0, "Seed of weights, shuffling, dropout and splits.")
     rkhs_penalty: float = 0.0
     rkhs_order: int = 3
-    rkhs_method: str = "exact"
+    rkhs_method: NormMethod = "exact"
     rkhs_draws: int = 64
     rkhs_total_variation: float = 0.5
 
     def __post_init__(self) -> None:
+        check_choices(self)
         for name in ("epochs", "batch_size", "rkhs_order"):
             check_count(name, getattr(self, name))
         for name in ("patience", "gradient_window", "subsample", "seed"):
@@ -186,12 +137,6 @@ class TrainingConfig:
             check_positive(name, getattr(self, name), zero=True)
         for name in ("ema_decay", "label_smoothing", "momentum", "rkhs_total_variation"):
             check_fraction(name, getattr(self, name))
-        check_choice("optimizer", self.optimizer, ("adamw", "adam", "sgd", "muon"))
-        check_choice("schedule", self.schedule, ("constant", "step", "cosine", "one-cycle"))
-        check_choice("select", self.select, ("best", "last"))
-        check_choice("class_weights", self.class_weights, ("none", "balanced"))
-        check_choice("precision", self.precision, ("float32", "bf16"))
-        check_choice("rkhs_method", self.rkhs_method, ("exact", "stochastic"))
 
 
 @dataclass(frozen=True)
@@ -226,7 +171,7 @@ class RunConfig:
         return cls.from_dict(tomllib.loads(text))
 
     @classmethod
-    def load(cls, path: PathLike) -> "RunConfig":
+    def load(cls, path: str | Path) -> "RunConfig":
         """Read a ``config.toml``; a damaged one is refused with its name."""
         try:
             return cls.from_toml(Path(path).read_text(encoding="utf-8"))
@@ -324,7 +269,9 @@ def _coerced(hint: Any, value: Any, name: str) -> Any:
         if isinstance(value, (list, tuple)) and all(_is_kind(item, kind) for item in value):
             return tuple(value)
         raise InputError(f"expected {name} to be a list of {words}, got {value!r}.")
-    kind: Any = hint if hint in _KINDS else dict
+    if get_origin(hint) is Literal:
+        check_choice(name.rpartition(".")[2], value, get_args(hint))
+    kind: Any = hint if hint in _KINDS else str if get_origin(hint) is Literal else dict
     if not _is_kind(value, kind):
         raise InputError(f"expected {name} to be {_KINDS[kind]}, got {value!r}.")
     return value

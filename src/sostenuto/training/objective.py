@@ -75,10 +75,13 @@ class Objective:
         return self._squares(prediction, batch).mean(-1)
 
     def metrics(self, prediction: Float[Tensor, "batch ..."], batch: SequenceBatch) -> Float[Tensor, " batch"]:
-        """Give each sequence's contribution to the metric: right answers, or squared errors in the target's unit."""
+        """Give each sequence's contribution to the metric: right answers, or squared errors in the target's unit.
+
+        Scores that are not finite are no answer, and never right.
+        """
         assert batch.targets is not None
         if self.classes:
-            right = (prediction.argmax(-1) == batch.targets).float()
+            right = ((prediction.argmax(-1) == batch.targets) & prediction.isfinite().all(-1)).float()
             return self._over_steps(right, batch) if self.steps else right
         scale = torch.tensor(self.target_scale, device=prediction.device, dtype=prediction.dtype)
         return (self._squares(prediction, batch) * scale**2).mean(-1)

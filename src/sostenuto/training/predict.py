@@ -9,8 +9,9 @@ from torch import nn
 from tqdm import tqdm
 
 from sostenuto.data.batch import SequenceBatch
+from sostenuto.data.dataset import BatchTransform
 from sostenuto.data.encoding import Encoding
-from sostenuto.training.batches import BatchSource, BatchTransform
+from sostenuto.training.batches import BatchSource
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,11 +49,34 @@ def raw_predictions(
     return torch.cat(outputs)
 
 
+def not_finite(raw: torch.Tensor, lengths: torch.Tensor) -> str:
+    """Say in a sentence which sequences have outputs that are not finite; empty where all are.
+
+    >>> not_finite(torch.tensor([[0.0], [torch.nan]]), torch.tensor([3, 3]))
+    'expected finite outputs, got NaN or infinity for 1 of 2 sequences, the first at position 1.'
+    """
+    bad = ~raw.isfinite()
+    if raw.ndim == 3 and raw.shape[1] >= int(lengths.max()):
+        bad &= (torch.arange(raw.shape[1]) < lengths[:, None])[..., None]
+    rows = bad.flatten(1).any(1).nonzero().flatten().tolist()
+    if not rows:
+        return ""
+    counted = f"got NaN or infinity for {len(rows)} of {len(raw)} sequences, the first at position {rows[0]}"
+    return f"expected finite outputs, {counted}."
+
+
 def predictions(encoding: Encoding, raw: torch.Tensor, lengths: torch.Tensor) -> Predictions:
-    """Translate raw outputs into class names and probabilities, or numbers in the target's unit."""
+    """Translate raw outputs into class names and probabilities, or numbers in the target's unit.
+
+    Scores that are not finite name no class: the label is None.
+    """
     if encoding.classes:
         probabilities = raw.double().softmax(-1).numpy()
         labels = encoding.decode_classes(probabilities.argmax(-1))
+        unanswered = ~np.isfinite(probabilities).all(-1)
+        if unanswered.any():
+            labels = labels.astype(object)
+            labels[unanswered] = None
         if encoding.has_step_targets:
             return Predictions(_cut(labels, lengths), _cut(probabilities, lengths))
         return Predictions(labels, probabilities)

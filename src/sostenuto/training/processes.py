@@ -4,9 +4,11 @@ import atexit
 import gc
 import os
 import platform
+import signal
+import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeVar
 
@@ -16,7 +18,7 @@ from accelerate.state import AcceleratorState, PartialState
 from accelerate.utils import broadcast_object_list
 from torch import nn
 
-from sostenuto.checks import InputError
+from sostenuto.checks import InputError, Stopped
 
 Decision = TypeVar("Decision")
 
@@ -160,3 +162,26 @@ def lasting_objects() -> Iterator[None]:
         yield
     finally:
         gc.unfreeze()
+
+
+@contextmanager
+def signals_noted() -> Iterator[list[int]]:
+    """Note SIGTERM and SIGHUP inside the block in the list given, so that work ends where it can go on later.
+
+    A second one is not waited for. Signals that the process ignores, as under nohup, stay ignored, and only the main
+    thread can note any.
+    """
+    noted: list[int] = []
+
+    def note(number: int, _: Any) -> None:
+        if noted:
+            raise Stopped(f"stopped by {signal.Signals(number).name}", number)
+        noted.append(number)
+
+    with ExitStack() as stack:
+        for name in ("SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)
+            main = threading.current_thread() is threading.main_thread()
+            if main and number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+                stack.callback(signal.signal, number, signal.signal(number, note))
+        yield noted

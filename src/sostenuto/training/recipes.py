@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from sostenuto.choices import Readout
 from sostenuto.data.dataset import SequenceSet
 from sostenuto.data.targets import task_of
 from sostenuto.nn.stable_span import MARGIN
@@ -17,6 +18,7 @@ from sostenuto.training.config import DataConfig, ModelConfig, RunConfig, Traini
 _GATED = {"hidden_size": 64, "num_layers": 1}
 
 LAYER_OPTIONS: dict[str, dict[str, Any]] = {
+    "stack": {"hidden_size": 48, "num_layers": 3, "dropout": 0.1},
     "unicornn": {"hidden_size": 128, "num_layers": 3, "dropout": 0.1, "step_size": 0.78, "stiffness": 2.7},
     "lstm": _GATED,
     "gru": _GATED,
@@ -25,6 +27,7 @@ LAYER_OPTIONS: dict[str, dict[str, Any]] = {
     "residual-lstm": _GATED,
 }
 TRAINING_OPTIONS: dict[str, dict[str, Any]] = {
+    "stack": {"learning_rate": 0.004},
     "unicornn": {"learning_rate": 0.02, "weight_decay": 0.01},
 }
 TASK_OPTIONS: dict[str, dict[str, Any]] = {
@@ -32,7 +35,7 @@ TASK_OPTIONS: dict[str, dict[str, Any]] = {
 }
 """What small sets of classes need against over-fitting; numbers to predict are left without noise."""
 
-READOUTS = {("unicornn", "classification"): "max"}
+READOUTS: dict[tuple[str, str], Readout] = {("stack", "classification"): "max", ("unicornn", "classification"): "max"}
 """Read-outs other than the last state, by layer and task."""
 LONGEST_TIME = 1600.0
 """Most time, steps times step_size, for UnICORNN: gradients of layers of undamped oscillators grow with it."""

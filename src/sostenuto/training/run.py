@@ -9,24 +9,28 @@ from typing import Any
 import torch
 
 from sostenuto.checks import InputError
-from sostenuto.data.dataset import Dataset
+from sostenuto.data.dataset import Dataset, SequenceSet
 from sostenuto.data.encoding import Encoding
 from sostenuto.data.files.atomic import write_atomically
+from sostenuto.data.parts import Parts, divide, read_rows, write_rows
+from sostenuto.data.source import with_checksum
 from sostenuto.models.base import SequenceModel
 from sostenuto.results import FitResult
 from sostenuto.training.config import RunConfig
-from sostenuto.training.data import Parts, divide
 from sostenuto.training.objective import Objective
-from sostenuto.training.predict import predictions, raw_predictions
+from sostenuto.training.predict import not_finite, predictions, raw_predictions
 from sostenuto.training.probes import Probe
 from sostenuto.training.processes import environment, make_accelerator
 from sostenuto.training.run_folder import (
+    MARK,
     MODEL,
+    SPLIT,
     StoredModel,
+    check_finite,
     count_parameters,
-    discard_folder,
     predictions_csv,
     rebuild,
+    run_mark,
     save_model,
 )
 from sostenuto.training.state import Progress
@@ -52,6 +56,7 @@ def fit_parts(
     *,
     folder: Path | None = None,
     resume: bool = False,
+    retrain: bool = False,
     device: str = "auto",
     probes: dict[str, Probe] | None = None,
     encoding: Encoding | None = None,
@@ -62,9 +67,10 @@ def fit_parts(
 ) -> Fitted:
     """Encode, build and train; the weights are a function of config, data and (on CPU) nothing else.
 
-    ``encoding`` is that of the training part, learned here where it is not given. ``class_weights`` (one number a
-    class, in the encoding's order) replaces what ``config`` says of them. ``after_checkpoint`` is the trainer's. A
-    training that diverges raises `DivergedError`, or with ``keep_diverged`` leaves the weights from before it.
+    ``retrain`` lets a resumed run go on with other settings of the training; one that had diverged begins again from
+    its best weights. ``encoding`` is that of the training part, learned here where it is not given. ``class_weights``
+    (one number per class, in the encoding's order) replaces what ``config`` says of them. ``after_checkpoint`` is the
+    trainer's. A training that diverges raises `DivergedError`, or with ``keep_diverged`` leaves earlier weights.
     """
     encoding = encoding or _encoding(parts, config)
     train = encoding.encode(parts.train)
@@ -83,6 +89,7 @@ def fit_parts(
         validation,
         folder=folder,
         resume=resume,
+        retrain=retrain,
         device=device,
         probes=probes,
         batch_transform=parts.whole.batch_transform,
@@ -105,46 +112,44 @@ def run(
     folder: Path,
     *,
     resume: bool = False,
+    retrain: bool = False,
     device: str = "auto",
     probes: dict[str, Probe] | None = None,
     progress: bool = True,
 ) -> FitResult | None:
     """Train on ``dataset`` and leave a whole run in ``folder``; every process but the first returns None."""
-    try:
-        fitted, parts, config = _trained(
-            dataset, config, folder, resume=resume, device=device, probes=probes, progress=progress
-        )
-    except InputError:
-        if not resume:
-            discard_folder(folder)
-        raise
+    fitted, parts, config = _trained(
+        dataset,
+        config,
+        folder,
+        resume=resume,
+        retrain=retrain,
+        device=device,
+        probes=probes,
+        progress=progress,
+    )
     if not fitted.is_main_process:
         return None
-    save_model(folder / MODEL, StoredModel(fitted.model, fitted.encoding, config.model))
-    result = evaluate(parts, fitted, config, folder)
-    write_atomically(folder / "result.json", result.to_json(indent=1))
-    return result
+    check_finite(fitted.model)
+    save_model(folder / MODEL, StoredModel(fitted.model, fitted.encoding, config.model, {MARK: run_mark(config)}))
+    return evaluate(parts, fitted, config, folder)
 
 
 def _trained(
-    dataset: Dataset, config: RunConfig, folder: Path, *, resume: bool, device: str, **options: Any
+    dataset: Dataset, config: RunConfig, folder: Path, *, resume: bool, retrain: bool, device: str, **options: Any
 ) -> tuple[Fitted, Parts, RunConfig]:
-    checksum = dataset.train.checksum()
-    if config.data.checksum not in ("", checksum):
-        raise InputError(
-            f"{config.data.source}: expected the data the run was started with (checksum {config.data.checksum}), "
-            f"got others ({checksum}); bring the old file back or start a new run."
-        )
-    config = replace(config, data=replace(config.data, checksum=checksum))
-    parts = divide(dataset, config.data, seed=config.training.seed)
+    config = replace(config, data=with_checksum(config.data, dataset.train))
+    rows = read_rows(folder / SPLIT, dataset) if resume else None
+    parts = divide(dataset, config.data, seed=config.training.seed, rows=rows)
     encoding = _encoding(parts, config)
     if parts.test is not None:
         # A test part that cannot be scored, for a class no one has seen, is refused before the training, not after.
         encoding.encode(parts.test)
     path = folder / "config.toml"
-    if resume and path.exists():
+    if resume and path.exists() and not retrain:
         _check_same(RunConfig.load(path), config, folder)
     elif make_accelerator(device).is_main_process:
+        write_rows(folder / SPLIT, parts)
         write_atomically(path, config.to_toml())
     return (
         fit_parts(
@@ -152,6 +157,7 @@ def _trained(
             config,
             folder=folder,
             resume=resume,
+            retrain=retrain,
             device=device,
             encoding=encoding,
             keep_diverged=True,
@@ -174,37 +180,62 @@ def _check_same(stored: RunConfig, given: RunConfig, folder: Path) -> None:
 
 
 def evaluate(parts: Parts, fitted: Fitted, config: RunConfig, folder: Path) -> FitResult:
-    """Score the model on the test part (or what there is instead), and the cheap methods beside it.
-
-    The cheap methods are fitted on all that the model saw, the validation part too where the test part scores. They see
-    the sequences as they are before a batch transform such as noise padding.
-    """
-    encoding, objective = fitted.encoding, fitted.objective
-    name, chosen = parts.held_out()
+    """Score the model on the test part (or what there is instead), and the cheap methods beside it."""
+    encoding, (_, chosen) = fitted.encoding, parts.held_out()
+    transform = parts.whole.batch_transform
     data = encoding.encode(chosen)
-    raw = raw_predictions(fitted.model, data, device=fitted.device, transform=parts.whole.batch_transform)
-    classification, regression = score(encoding, raw, data)
-    answers = predictions(encoding, raw, data.lengths)
-    write_atomically(folder / "predictions.csv", predictions_csv(encoding, answers, chosen))
-    value = classification.accuracy if classification else regression.rmse if regression else float("nan")
-    return FitResult(
-        run=folder.resolve().name,
-        model=config.model.layer,
+    raw = raw_predictions(fitted.model, data, device=fitted.device, transform=transform)
+    return write_result(
+        folder,
+        parts,
+        config,
+        (encoding, raw),
+        seen=parts.seen(),
         num_parameters=count_parameters(fitted.model),
-        metric=objective.metric,
-        score=value,
-        higher_is_better=objective.higher_is_better,
-        evaluated_on=name,
         seconds=round(fitted.progress.seconds, 3),
-        data=data_summary(parts, encoding, config.data.checksum),
-        curve=learning_curve(fitted.progress, objective.metric),
-        classification=classification,
-        regression=regression,
-        baselines=baseline_scores(encoding.encode(parts.seen()), data, encoding, objective),
-        diverged=fitted.progress.diverged,
+        curve=learning_curve(fitted.progress, fitted.objective.metric),
+        diverged=fitted.progress.diverged or not_finite(raw, data.lengths),
         config=config.to_dict(),
         environment={**environment(fitted.device), "seed": str(config.training.seed)},
     )
+
+
+def write_result(
+    folder: Path,
+    parts: Parts,
+    settings: RunConfig,
+    answered: tuple[Encoding, torch.Tensor],
+    *,
+    seen: SequenceSet,
+    **known: Any,
+) -> FitResult:
+    """Score raw outputs for the held-out part and write ``predictions.csv`` and ``result.json``.
+
+    The cheap methods are fitted on what the model has ``seen``, the validation part too where the test part scores.
+    They see the sequences as they are before a batch transform such as noise padding. ``known`` are the other fields of
+    the result.
+    """
+    (encoding, raw), (name, chosen) = answered, parts.held_out()
+    data = encoding.encode(chosen)
+    classification, regression = score(encoding, raw, data)
+    said = predictions(encoding, raw, data.lengths)
+    write_atomically(folder / "predictions.csv", predictions_csv(encoding, said, chosen))
+    objective = Objective.of(encoding, settings.training, data)
+    result = FitResult(
+        run=folder.resolve().name,
+        model=settings.model.layer,
+        metric=objective.metric,
+        score=classification.accuracy if classification else regression.rmse if regression else float("nan"),
+        higher_is_better=objective.higher_is_better,
+        evaluated_on=name,
+        data=data_summary(parts, encoding, settings.data.checksum),
+        classification=classification,
+        regression=regression,
+        baselines=baseline_scores(encoding.encode(seen), data, encoding, objective, seconds=known["seconds"] / 10),
+        **known,
+    )
+    write_atomically(folder / "result.json", result.to_json(indent=1))
+    return result
 
 
 def _encoding(parts: Parts, config: RunConfig) -> Encoding:
@@ -212,8 +243,8 @@ def _encoding(parts: Parts, config: RunConfig) -> Encoding:
     vocabulary = parts.whole.extras.get("vocabulary")
     return Encoding.fit(
         parts.train,
-        scaling=data.scaling,  # pyright: ignore[reportArgumentType]
-        missing=data.missing,  # pyright: ignore[reportArgumentType]
+        scaling=data.scaling,
+        missing=data.missing,
         vocabulary_size=0 if vocabulary is None else len(vocabulary),
     )
 

@@ -4,21 +4,27 @@ import contextlib
 import csv
 import hashlib
 import io
+import itertools
 import json
+import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from sostenuto.checks import FileFormatError, InputError, require
+from sostenuto.checks import FileFormatError, InputError, require, shown
 from sostenuto.data.dataset import SequenceSet
 from sostenuto.data.encoding import Encoding
 from sostenuto.data.files.atomic import write_atomically
+from sostenuto.data.files.cells import plain_text
 from sostenuto.models.base import SequenceModel
 from sostenuto.models.build import build_model
 from sostenuto.training.config import ModelConfig, RunConfig
@@ -28,16 +34,23 @@ from sostenuto.version import __version__
 
 MODEL = "model.safetensors"
 FORMAT = "sostenuto-model-1"
+SPLIT = "split.json"
+MARK = "run_mark"
+"""The note of a stored model that says which run it belongs to."""
 _HEADER = "sostenuto"
+_ASIDE, _CHECKPOINTS = ".replaced", "checkpoints"
 # The config goes last: without it a folder is no run, and half of one could neither be resumed nor replaced.
 _FILES = (
     MODEL,
+    _CHECKPOINTS,
     "metrics.jsonl",
     "predictions.csv",
     "report.html",
     "result.json",
     "kernel.json",
     "choice.json",
+    SPLIT,
+    "audit.json",
     "config.toml",
 )
 
@@ -52,36 +65,104 @@ class StoredModel:
     notes: dict[str, str] = field(default_factory=dict)
 
 
-def create_folder(path: PathLike, *, overwrite: bool = False) -> Path:
-    """Make a folder for a new run; an earlier run in it is only replaced when asked, and nothing else is touched."""
+@contextmanager
+def run_folder(path: PathLike, *, overwrite: bool = False, resume: bool = False) -> Iterator[Path]:
+    """Hold a folder for the fit inside the block: no other process may, and nothing but the run in it is touched.
+
+    An earlier run is only replaced when asked. Its files wait in ``.replaced`` until the block ends well; when it ends
+    badly they come back, unless the new run has checkpoints to go on from.
+    """
     folder = Path(path)
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder}: expected a folder for the run, got a file; choose another --out.")
-    if folder.is_dir() and any(folder.iterdir()):
-        is_run = (folder / "config.toml").is_file()
-        if not (overwrite and is_run):
-            cure = "pass --overwrite to replace it or --resume to go on" if is_run else "choose another --out"
-            kind = "an earlier run" if is_run else "other files"
-            raise InputError(f"{folder}: expected a new or empty folder, got one with {kind}; {cure}.")
-        shutil.rmtree(folder / "checkpoints", ignore_errors=True)
-        for name in _FILES:
-            (folder / name).unlink(missing_ok=True)
+    _check_place(folder, overwrite=overwrite, resume=resume)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{folder}: expected a folder that can be made, got {error.strerror}.") from error
-    return folder
+    with _locked(folder):
+        _check_place(folder, overwrite=overwrite, resume=resume)
+        aside = folder / _ASIDE
+        if not resume:
+            _set_aside(folder, aside)
+        try:
+            yield folder
+        except BaseException as error:
+            goes_on = resume or (any((folder / _CHECKPOINTS).glob("*.json")) and not isinstance(error, InputError))
+            if not goes_on:
+                _put_back(folder, aside)
+            raise
+        shutil.rmtree(aside, ignore_errors=True)
 
 
-def discard_folder(path: PathLike) -> None:
-    """Take a run away that was refused before it began: its config, an empty log, and the folder if it is empty."""
-    folder = Path(path)
-    if (folder / "checkpoints").exists():
+def _check_place(folder: Path, *, overwrite: bool, resume: bool) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder}: expected a folder for the run, got a file; choose another --out.")
+    if resume or not folder.is_dir() or not any(folder.iterdir()):
         return
-    for name in ("metrics.jsonl", "config.toml"):
-        (folder / name).unlink(missing_ok=True)
+    is_run = (folder / "config.toml").is_file() or (folder / _ASIDE).is_dir()
+    if not (overwrite and is_run):
+        hint = "pass --overwrite to replace it or --resume to go on" if is_run else "choose another --out"
+        kind = "an earlier run" if is_run else "other files"
+        raise InputError(f"{folder}: expected a new or empty folder, got one with {kind}; {hint}.")
+
+
+def _set_aside(folder: Path, aside: Path) -> None:
+    """Move the run away, or drop it where it never stood: then what it was to replace is still aside."""
+    if aside.is_dir():
+        _remove(folder)
+    elif (folder / "config.toml").is_file():
+        aside.mkdir()
+        for name in _FILES:
+            if (folder / name).exists():
+                (folder / name).rename(aside / name)
+
+
+def _put_back(folder: Path, aside: Path) -> None:
+    _remove(folder)
+    if aside.is_dir():
+        for file in aside.iterdir():
+            file.rename(folder / file.name)
+        aside.rmdir()
     with contextlib.suppress(OSError):
         folder.rmdir()
+
+
+def _remove(folder: Path) -> None:
+    shutil.rmtree(folder / _CHECKPOINTS, ignore_errors=True)
+    for name in _FILES:
+        if name != _CHECKPOINTS:
+            (folder / name).unlink(missing_ok=True)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the folder itself, so that no lock file stays behind; where the system has no `fcntl` nobody is kept out."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(ModuleNotFoundError):
+            import fcntl
+
+            handle = os.open(folder, os.O_RDONLY)
+            stack.callback(os.close, handle)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise InputError(
+                    f"{folder}: expected a run that nobody works on, got one with another fit in it; "
+                    "wait for it or choose another --out."
+                ) from error
+        yield
+
+
+def new_folder(data: str, model: str) -> Path:
+    """Make a folder of its own for a run: runs/DATA-MODEL, then runs/DATA-MODEL-2 and so on."""
+    stem = "".join(c if c.isalnum() or c in "-_." else "-" for c in f"{data}-{model}")
+    for number in itertools.count(1):
+        folder = Path("runs") / (stem if number == 1 else f"{stem}-{number}")
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        return folder
+    raise AssertionError
 
 
 def open_folder(path: PathLike) -> tuple[Path, RunConfig]:
@@ -106,6 +187,31 @@ def load_model(path: PathLike) -> StoredModel:
     except OSError as error:
         raise FileFormatError(path, "expected a trained model", f"got {error.strerror}", "train it first") from error
     return unpack_model(content, path)
+
+
+def run_mark(config: RunConfig) -> str:
+    """Identify a run by its model, training and data: a file that carries another mark belongs to another run."""
+    training = {name: value for name, value in asdict(config.training).items() if name != "checkpoint_seconds"}
+    identity = {"model": asdict(config.model), "training": training, "checksum": config.data.checksum}
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def check_mark(path: PathLike, notes: dict[str, Any], config: RunConfig) -> None:
+    """Refuse a model that was put into the folder of another run."""
+    mark = run_mark(config)
+    require(
+        notes.get(MARK, mark) == mark,
+        f"{path}: expected the model of this run's config.toml",
+        "got that of another run",
+        "bring the run's own files back, or resume the run",
+    )
+
+
+def load_run(folder: PathLike, config: RunConfig) -> StoredModel:
+    """Load the model of a run, which must be the one that its config describes."""
+    stored = load_model(Path(folder) / MODEL)
+    check_mark(Path(folder) / MODEL, stored.notes, config)
+    return stored
 
 
 def pack_model(stored: StoredModel) -> bytes:
@@ -135,15 +241,51 @@ def unpack_model(content: bytes, origin: PathLike) -> StoredModel:
         require(whole, "expected the content that was written", "got altered bytes")
         texts = json.loads(header)
         require(texts["format"] == FORMAT, f"expected a model of format {FORMAT}", f"got {texts['format']!r}")
+        check_version(texts["version"])
         encoding, config = Encoding.from_dict(texts["encoding"]), ModelConfig(**texts["model"])
         notes = dict(texts["notes"])
+        _check_size(encoding, config, tensors)
         model = rebuild(encoding, config)
         model.load_state_dict(tensors)
+        check_finite(model)
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
         raise FileFormatError(
             origin, "expected a model written by sostenuto", f"got a damaged file ({str(error).rstrip('.')})"
         ) from error
     return StoredModel(model.eval(), encoding, config, notes)
+
+
+def check_finite(model: nn.Module) -> None:
+    """Refuse a model with NaN or infinity among its weights.
+
+    >>> check_finite(nn.Linear(1, 1))
+    """
+    bad = [name for name, value in model.state_dict().items() if not bool(value.isfinite().all())]
+    require(not bad, "expected finite weights", f"got NaN or infinity in {shown(bad)}", "train the model anew")
+
+
+def check_version(written: str) -> None:
+    """Refuse what a newer sostenuto wrote, which may mean something that this one does not know.
+
+    >>> check_version("99.0")
+    Traceback (most recent call last):
+    ...
+    sostenuto.checks.InputError: expected a file of sostenuto ... or older, got one of 99.0; install a newer sostenuto.
+    """
+    own, other = ([int(part) for part in version.split(".")[:2]] for version in (__version__, written))
+    hint = "install a newer sostenuto"
+    require(other <= own, f"expected a file of sostenuto {__version__} or older", f"got one of {written}", hint)
+
+
+def _check_size(encoding: Encoding, config: ModelConfig, tensors: dict[str, Tensor]) -> None:
+    """Compare the declared architecture with the weights that are there, before memory is taken for it."""
+    layers = config.options.get("num_layers", 1)
+    require(layers <= len(tensors), f"expected at most {len(tensors)} layers of so many weights", f"got {layers}")
+    with torch.device("meta"):
+        declared = {name: value.shape for name, value in rebuild(encoding, config).state_dict().items()}
+    given = {name: value.shape for name, value in tensors.items()}
+    other = sorted(name for name in declared.keys() | given.keys() if declared.get(name) != given.get(name))
+    require(not other, "expected weights of the declared sizes", f"got others for {shown(other)}")
 
 
 def rebuild(encoding: Encoding, config: ModelConfig, embedding: Tensor | None = None) -> SequenceModel:
@@ -152,7 +294,7 @@ def rebuild(encoding: Encoding, config: ModelConfig, embedding: Tensor | None = 
     return build_model(
         encoding,
         config.layer,
-        readout=config.readout,  # pyright: ignore[reportArgumentType]
+        readout=config.readout,
         embedding_size=config.embedding_size,
         embedding_dropout=config.embedding_dropout,
         embedding=embedding,
@@ -164,7 +306,7 @@ def predictions_csv(encoding: Encoding, predicted: Predictions, data: SequenceSe
     """Lay the predictions for ``data`` out as CSV: one row per sequence, or per step where every step has a target.
 
     ``sequence`` is the name of the series, or its position in the file. Steps have their ``time`` where it is known; a
-    forecast has the ``last_time`` of what it was made from.
+    forecast has the ``last_time`` of what it was made from. A text that is a formula has a quote before it.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -180,7 +322,7 @@ def predictions_csv(encoding: Encoding, predicted: Predictions, data: SequenceSe
                 when = [] if times is None else [times[index][step]]
                 truth = [] if actual is None else _cells(actual[index][step])
                 chances = [] if predicted.probabilities is None else _cells(predicted.probabilities[index][step])
-                writer.writerow([names[index], step, *when, *_cells(rows[step]), *truth, *chances])
+                writer.writerow(map(plain_text, (names[index], step, *when, *_cells(rows[step]), *truth, *chances)))
         return text.getvalue()
     has_time = encoding.task == "forecast" and times is not None
     writer.writerow(["sequence", *(["last_time"] if has_time else []), *answers])
@@ -188,7 +330,7 @@ def predictions_csv(encoding: Encoding, predicted: Predictions, data: SequenceSe
         when = [times[index][-1]] if has_time and times is not None else []
         truth = [] if actual is None else _cells(actual[index])
         chances = [] if predicted.probabilities is None else _cells(predicted.probabilities[index])
-        writer.writerow([names[index], *when, *_cells(row), *truth, *chances])
+        writer.writerow(map(plain_text, (names[index], *when, *_cells(row), *truth, *chances)))
     return text.getvalue()
 
 
@@ -210,7 +352,7 @@ def _columns(encoding: Encoding) -> list[str]:
 
 def _cells(row: Any) -> list[Any]:
     flat = np.asarray(row).reshape(-1).tolist()
-    return [f"{cell:.9g}" if isinstance(cell, float) else cell for cell in flat]
+    return ["" if cell != cell else f"{cell:.9g}" if isinstance(cell, float) else cell for cell in flat]
 
 
 def _digest(header: str, tensors: dict[str, Tensor]) -> str:

@@ -1,5 +1,6 @@
 """From predictions to the scores a person reads."""
 
+import math
 from collections import Counter
 from typing import Any
 
@@ -11,6 +12,7 @@ from sostenuto.checks import require
 from sostenuto.data.batch import SequenceBatch
 from sostenuto.data.dataset import SequenceSet
 from sostenuto.data.encoding import Encoding
+from sostenuto.data.parts import Parts
 from sostenuto.data.targets import class_rows
 from sostenuto.models.baselines import baseline_predictions
 from sostenuto.results import (
@@ -22,7 +24,6 @@ from sostenuto.results import (
     LearningCurve,
     RegressionScores,
 )
-from sostenuto.training.data import Parts
 from sostenuto.training.objective import Objective
 from sostenuto.training.state import Progress
 
@@ -32,7 +33,7 @@ PAIRS_KEPT = 2000
 def classification_scores(
     actual: Int[np.ndarray, " n"], probabilities: Float[np.ndarray, "n k"], classes: tuple[str, ...]
 ) -> ClassificationScores:
-    """Count right and wrong answers per class.
+    """Count right and wrong answers per class; probabilities that are not finite are a wrong answer of no class.
 
     >>> scores = classification_scores(np.array([0, 1, 1]), np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]]), ("a", "b"))
     >>> round(scores.accuracy, 3), scores.confusion
@@ -40,13 +41,15 @@ def classification_scores(
     """
     count = len(classes)
     confusion = np.zeros((count, count), dtype=int)
-    np.add.at(confusion, (actual, probabilities.argmax(1)), 1)
-    right, support, guessed = np.diag(confusion), confusion.sum(1), confusion.sum(0)
+    answered = np.isfinite(probabilities).all(1)
+    np.add.at(confusion, (actual[answered], probabilities[answered].argmax(1)), 1)
+    right, guessed = np.diag(confusion), confusion.sum(0)
+    support = np.bincount(actual, minlength=count)
     recall = _ratio(right, support)
     precision = _ratio(right, guessed)
     f1 = _ratio(2 * right, support + guessed)
     present = support > 0
-    chosen = np.clip(probabilities[np.arange(len(actual)), actual], 1e-15, None)
+    chosen = np.clip(np.nan_to_num(probabilities)[np.arange(len(actual)), actual], 1e-15, None)
     return ClassificationScores(
         accuracy=float(right.sum() / len(actual)),
         balanced_accuracy=float(recall[present].mean()),
@@ -161,11 +164,16 @@ def score(
 
 
 def baseline_scores(
-    train: SequenceBatch, test: SequenceBatch, encoding: Encoding, objective: Objective
+    train: SequenceBatch,
+    test: SequenceBatch,
+    encoding: Encoding,
+    objective: Objective,
+    *,
+    seconds: float = math.inf,
 ) -> tuple[BaselineScore, ...]:
-    """Run the cheap methods on the same parts and score them by the same metric."""
+    """Run the cheap methods on the same parts, each in about ``seconds``, and score them by the same metric."""
     scores = []
-    for baseline in baseline_predictions(train, test, encoding):
+    for baseline in baseline_predictions(train, test, encoding, seconds=seconds):
         raw = baseline.predictions
         if encoding.classes:
             raw = torch.nn.functional.one_hot(raw.long(), len(encoding.classes)).double()

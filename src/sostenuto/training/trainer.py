@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import signal
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -15,19 +16,20 @@ from accelerate.utils import gather_object
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from sostenuto.checks import InputError, SostenutoError, require
+from sostenuto.checks import InputError, SostenutoError, Stopped, require
 from sostenuto.data.batch import SequenceBatch
+from sostenuto.data.dataset import BatchTransform
 from sostenuto.data.files.atomic import write_atomically
 from sostenuto.models.base import SequenceModel
 from sostenuto.training.adam import QuickAdam
-from sostenuto.training.batches import BatchSource, BatchTransform, subsample_steps
-from sostenuto.training.checkpoint import newest_checkpoint, write_checkpoint
+from sostenuto.training.batches import BatchSource, subsample_steps
+from sostenuto.training.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
 from sostenuto.training.config import TrainingConfig
 from sostenuto.training.objective import Objective
 from sostenuto.training.optimizers import Muon, clip_gradients, learning_rate, parameter_groups
 from sostenuto.training.penalty import RKHSPenalty
 from sostenuto.training.probes import Probe
-from sostenuto.training.processes import lasting_objects, make_accelerator, unwrap
+from sostenuto.training.processes import lasting_objects, make_accelerator, signals_noted, unwrap
 from sostenuto.training.state import Progress, TrainingState, WeightAverage, random_states, set_random_states, snapshot
 
 EVALUATION_BATCH = 512
@@ -48,7 +50,8 @@ class Trainer:
     """Fit a model to a batch of sequences, on any device, in any number of processes, with exact resumption.
 
     ``folder`` receives ``metrics.jsonl`` and ``checkpoints/``; without it nothing is written. With ``resume`` the
-    newest whole checkpoint there is taken up. Every process of an ``accelerate launch`` builds its own Trainer.
+    newest whole checkpoint there is taken up; its settings must be these, or with ``retrain`` its model and data alone.
+    Every process of an ``accelerate launch`` builds its own Trainer.
     ``after_checkpoint`` is called whenever one was written: what it raises ends the run where it can go on later.
     """
 
@@ -62,6 +65,7 @@ class Trainer:
         *,
         folder: Path | None = None,
         resume: bool = False,
+        retrain: bool = False,
         device: str = "auto",
         probes: dict[str, Probe] | None = None,
         batch_transform: BatchTransform | None = None,
@@ -89,9 +93,11 @@ class Trainer:
             self.validation_source = self._source(validation, EVALUATION_BATCH, batch_transform)
         average = WeightAverage(self.plain_model, config.ema_decay) if config.ema_decay else None
         self.state = TrainingState(self.plain_model, self.optimizer, average, Progress())
-        self.digest = _digest(config, self.plain_model, train, validation)
+        self.material = _digest(self.plain_model, train, validation)
+        self.digest = _settings_digest(config, self.material)
         self._loss = torch.zeros((), dtype=torch.float64, device=self.accelerator.device)
-        self._resumes = resume
+        self._signals: list[int] = []
+        self._resumes, self._retrains = resume, retrain
 
     def run(self) -> Progress:
         """Train to the end; the model holds the selected weights when this returns.
@@ -105,7 +111,7 @@ class Trainer:
             if self._resumes:
                 self._resume()
             self._rewrite_log()
-            with lasting_objects():
+            with lasting_objects(), signals_noted() if self.folder is not None else nullcontext([]) as self._signals:
                 try:
                     self._epochs()
                 except DivergedError as error:
@@ -127,6 +133,9 @@ class Trainer:
         progress.diverged, progress.finished = why, True
         self.state.best = self.state.best or self._finite
         self.plain_model.load_state_dict(self.state.best)
+        self._loss.zero_()
+        progress.loss_sum = 0.0
+        self._save()
 
     def _epochs(self) -> None:
         progress = self.state.progress
@@ -157,7 +166,19 @@ class Trainer:
             self._step(self._augmented(batch), counts, whole)
             if self._checkpoint_is_due():
                 self._save()
+            if self._signals:
+                self._stop()
         progress.epoch, progress.batch = progress.epoch + 1, 0
+
+    def _stop(self) -> None:
+        """End where a signal asks for it, with a checkpoint unless other processes would have to take part in it."""
+        kept = "the last checkpoint is kept"
+        if self.accelerator.num_processes == 1:
+            self._save()
+            kept = "a checkpoint was written"
+        name = signal.Signals(self._signals[0]).name
+        reached = f"stopped by {name} in epoch {self.state.progress.epoch + 1}; {kept}"
+        raise Stopped(f"{reached}, and sostenuto fit --resume {self.folder} goes on from there.", self._signals[0])
 
     def _step(self, batch: SequenceBatch, counts: Tensor, whole: Tensor) -> None:
         progress, config = self.state.progress, self.config
@@ -328,6 +349,7 @@ class Trainer:
         if self.accelerator.is_main_process:
             named = {f"{p}/{i}": state for p, states in enumerate(gathered) for i, state in enumerate(states)}
             checkpoint = self.state.to_checkpoint(self.digest, named)
+            checkpoint.values["material"] = self.material
             progress = self.state.progress
             write_checkpoint(self.folder / "checkpoints", checkpoint, progress.epoch, progress.batch)
         if self.after_checkpoint is not None:
@@ -338,15 +360,33 @@ class Trainer:
         checkpoint = newest_checkpoint(self.folder / "checkpoints")
         if checkpoint is None:
             return
-        if checkpoint.values["config"] != self.digest:
+        same = checkpoint.values["config"] == self.digest
+        if not same and not (self._retrains and checkpoint.values["material"] == self.material):
             raise InputError(
                 f"{self.folder}: expected the settings and data the run was started with, got others; "
                 "resume with the run's own config.toml and data, or start anew with --overwrite."
             )
-        named = self.state.restore(checkpoint)
+        named = self.state.restore(checkpoint) if same else self._restart(checkpoint)
         mine = [named[key] for key in sorted(named) if key.startswith(f"{self.accelerator.process_index}/")]
         if mine:
             set_random_states(mine)
+
+    def _restart(self, checkpoint: Checkpoint) -> dict[str, Tensor]:
+        """Go on from the weights with other settings; the optimizer and the average begin anew."""
+        groups = self.optimizer.state_dict()["param_groups"]
+        plain = checkpoint.values | {"optimizer_groups": groups, "optimizer_values": {}, "average_steps": 0}
+        begins_anew = ("optimizer/", "average/")
+        kept = {name: value for name, value in checkpoint.tensors.items() if not name.startswith(begins_anew)}
+        named = self.state.restore(Checkpoint(kept, plain))
+        progress = self.state.progress
+        if progress.diverged and self.state.best is not None:
+            self.plain_model.load_state_dict(self.state.best)
+        if progress.diverged:
+            progress.epoch = progress.history[-1]["epoch"] if progress.history else 0
+        progress.batch, progress.loss_sum, progress.units = 0, 0.0, 0.0
+        progress.step = progress.epoch * len(self.train_source)
+        progress.diverged, progress.stale, progress.finished = "", 0, progress.epoch >= self.config.epochs
+        return named
 
     def _rewrite_log(self) -> None:
         """Let the log hold what training goes on from: an epoch that was logged but not saved comes again."""
@@ -375,11 +415,15 @@ def _line(row: dict[str, Any]) -> str:
     return json.dumps(kept) + "\n"
 
 
-def _digest(config: TrainingConfig, model: nn.Module, train: SequenceBatch, validation: SequenceBatch | None) -> str:
-    """Identify settings, model and data: what must be the same for a run to go on."""
+def _settings_digest(config: TrainingConfig, material: str) -> str:
+    """Identify settings, model and data: what must be the same for a run to go on as if it had not stopped."""
     settings = {name: value for name, value in asdict(config).items() if name != "checkpoint_seconds"}
-    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
-    digest.update(repr(model).encode())
+    return hashlib.sha256((json.dumps(settings, sort_keys=True) + material).encode()).hexdigest()
+
+
+def _digest(model: nn.Module, train: SequenceBatch, validation: SequenceBatch | None) -> str:
+    """Identify model and data."""
+    digest = hashlib.sha256(repr(model).encode())
     for part in (train, validation):
         tensors = [] if part is None else [part.values, part.lengths, part.targets, part.timespans]
         for tensor in tensors:

@@ -16,9 +16,9 @@ from tqdm import tqdm
 from sostenuto.checks import InputError, MissingExtraError, SostenutoError, check_choice, check_count, require
 from sostenuto.data.dataset import Dataset
 from sostenuto.data.files.atomic import write_atomically
+from sostenuto.data.parts import Parts, divide
 from sostenuto.data.splits import fold_indices
 from sostenuto.training.config import RunConfig
-from sostenuto.training.data import Parts, divide
 from sostenuto.training.run import fit_parts
 
 Choice = tuple[str, tuple[Any, ...]]

@@ -1,4 +1,5 @@
 import math
+import re
 
 import numpy as np
 import pytest
@@ -132,9 +133,9 @@ def test_a_model_that_looks_ahead_is_said_to():
 def test_an_undamped_oscillator_does_not_forget():
     torch.manual_seed(2)
     found = memory_function(Reading(UnICORNN(1, 16, batch_first=True)), 300, input_size=1, amplitudes=(1.0,))
-    assert found.kind in ("non-decaying", "periodic")
+    assert found.kind in ("non-decaying", "periodic", "no law")
     assert found.half_life is None
-    assert "still there 300 steps later" in found.summary()
+    assert re.search(r"\d\u202f% of it is still there 300 steps later", found.summary())
 
 
 def test_half_life_in_the_unit_of_the_data():
@@ -175,3 +176,43 @@ def test_bad_options_are_refused(options, message):
     settings = {"horizon": 10, "input_size": 1, **options}
     with pytest.raises(InputError, match=message):
         memory_function(Convolution(polynomial(1, 1)), **settings)
+
+
+class CausalFFT(nn.Module):
+    """A causal convolution by way of the spectrum: rounding spreads to earlier steps."""
+
+    def forward(self, x):
+        steps = x.shape[1]
+        kernel = torch.fft.rfft(0.9 ** torch.arange(steps, dtype=x.dtype), 2 * steps)[None, :, None]
+        return torch.fft.irfft(torch.fft.rfft(x, 2 * steps, dim=1) * kernel, 2 * steps, dim=1)[:, :steps]
+
+
+def test_rounding_is_no_look_ahead():
+    found = memory_function(CausalFFT(), 100, input_size=1)
+    assert found.causal
+    assert found.half_life == pytest.approx(6.6, abs=0.1)
+
+
+def test_a_low_level_that_stays_is_not_called_half():
+    rho = 0.5 ** torch.arange(81, dtype=torch.float64)[:, None, None] + 1e-3
+    found = memory_function(Convolution(rho), 80, input_size=1)
+    assert found.kind == "exponential"
+    assert found.half_life == pytest.approx(1, abs=0.1)
+    assert "down to a floor of 0.1\u202f%" in found.summary()
+    constant = memory_function(Convolution(torch.ones(81, 1, 1, dtype=torch.float64)), 80, input_size=1)
+    assert "100\u202f% of it is still there 80 steps later" in constant.summary()
+
+
+def test_a_baseline_takes_the_place_of_silence():
+    """A gate that is shut in silence and open on the data."""
+
+    class Gate(nn.Module):
+        def forward(self, x):
+            return (x[..., :1] * (x[..., 1:] > 0.5)).cumsum(1)
+
+    baseline = torch.tensor([0.0, 1.0]).expand(41, 2)
+    options = {"horizon": 40, "input_size": 2, "probe": "impulse", "amplitudes": (0.1,), "search_steps": 0}
+    assert memory_function(Gate(), **options).memory[-1] == 0
+    assert memory_function(Gate(), baseline=baseline, **options).memory[-1] == pytest.approx(1)
+    with pytest.raises(InputError, match=r"expected a baseline of shape \(41, 2\), got \(3, 2\)"):
+        memory_function(Gate(), baseline=baseline[:3], **options)

@@ -216,7 +216,7 @@ CSV = [
     row("csv target missing", "data.csv", text("target,0,1", "a,1,2", ",1,2"), "expected a target", line=3),
     row("csv group missing", "data.csv", text("target,group,0", "a,,1"), "expected a group", line=2),
     row("csv infinite target", "data.csv", text("target,0", "1.5,1", "inf,2"), "expected a finite number", line=3),
-    row("csv target not available", "data.csv", text("target,0", "1.5,1", "NA,2"), "a number as the target", line=3,
+    row("csv target not available", "data.csv", text("target,0", "1.5,1", "NA,2"), "a target, got a", line=3,
         options={"task": "regression"}),
     row("csv non-UTF-8", "data.csv", raw(b"target,0\ncaf\xe9,1\n"), "expected UTF-8 text", line=2),
     row("csv NaN inside", "data.csv", text("target,0,1,2", "a,1,,2", *["b,1,2,3", "a,3,2,1"] * 2), "missing",

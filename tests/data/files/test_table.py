@@ -9,6 +9,8 @@ import pytest
 
 from sostenuto.checks import FileFormatError, MissingExtraError
 from sostenuto.data.files import read
+from sostenuto.data.files.comma import read_table
+from sostenuto.data.files.options import Options
 
 
 def write_parquet(columns, path):
@@ -270,3 +272,52 @@ def test_ignored_and_categorical_columns(write):
         read(path, categorical=["color"])
     with pytest.raises(FileFormatError, match="expected a long table for categorical columns, got a wide one"):
         read(write(target=[1, 2], x=[1, 2], color=["a", "b"]), categorical=["color"])
+
+
+@pytest.mark.parametrize("cell", ["NA", "-nan", "+NaN"])
+def test_a_target_written_as_not_there_is_none(tmp_path, cell):
+    path = tmp_path / "a.csv"
+    path.write_text(f"a,b,target\n1,2,0.5\n3,4,{cell}\n")
+    with pytest.raises(FileFormatError, match="line 3: expected a target, got a missing one"):
+        read(path)
+
+
+def test_days_of_eight_digits_are_dates(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("time,x\n20240131,1\n20240201,2\n20240202,3\n20240210,4\n")
+    data = read(path, task="forecast", time="time")
+    np.testing.assert_allclose(data.timespans[0].reshape(-1), [1, 1, 1, 8])
+    path.write_text("time,x\n20240131,1\n20240132,2\n20240133,3\n20240141,4\n")
+    data = read(path, task="forecast", time="time")  # no days: numbers
+    np.testing.assert_allclose(data.timespans[0].reshape(-1), [1, 1, 1, 8])
+    assert data.timespans is not None
+
+
+def test_centuries_of_nanoseconds_do_not_overflow(tmp_path):
+    times = np.array(["1700-01-01", "1900-01-01", "2250-01-01"], dtype="datetime64[ns]")
+    write_parquet({"time": times, "x": [1.0, 2.0, 3.0]}, tmp_path / "a.parquet")
+    spans = read(tmp_path / "a.parquet", task="forecast", time="time").timespans[0].reshape(-1)
+    assert spans[2] / 350 == pytest.approx(2 / (200 + 350), rel=1e-4)
+
+
+def test_labels_with_nul_are_refused(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("a,target\n1,up\n2,up\0\n3,down\n")
+    with pytest.raises(FileFormatError, match=r"expected a label of letters, got 'up\\x00'"):
+        read(path)
+
+
+def test_empty_rows_of_one_column_keep_their_place(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text('x\n1.0\n\n2.0\n""\n3.0\n\n\n')
+    assert read_table(path, Options(labelled=False)).values[:, 0].tolist()[::2] == [1.0, 2.0, 3.0]
+    path.write_text("x,y\n1.0,2\n\n2.0,3\n")
+    assert len(read_table(path, Options(labelled=False)).values) == 2
+
+
+def test_a_file_of_two_quotes_is_refused(tmp_path):
+    path = tmp_path / "a.csv"
+    for text in ('""', '""\n""\n'):
+        path.write_text(text)
+        with pytest.raises(FileFormatError, match="expected a name for every column"):
+            read(path)

@@ -1,18 +1,17 @@
 """The memory function of any model: how much the answer still owes to an input t steps ago."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import nn
+from torch import Tensor, nn
 
-from sostenuto.audits.base import AuditResult, Check, Judged
-from sostenuto.audits.context import AuditContext
+from sostenuto.audits.base import AuditResult
 from sostenuto.audits.memory.responses import PROBES, Answers, Prober
-from sostenuto.audits.memory.tail import Tail, fit_tail
+from sostenuto.audits.memory.tail import Tail, fit_tail, lost_half
 from sostenuto.audits.model import audited, place_of, widened
 from sostenuto.checks import check_choice, check_count, check_positive, require
 from sostenuto.report.numbers import number, percent
@@ -38,9 +37,10 @@ class AmplitudeMemory(Record):
 class MemoryFunction(AuditResult):
     """M(t) at each lag, largest over the amplitudes, and the law by which it dies out.
 
-    ``kind`` is exponential, polynomial, non-decaying, periodic or finite, as `Tail` says; ``rate`` is β per step or the
-    power p; ``half_life`` the lag, in steps, after which M stays below half of its largest value (None: not within the
-    horizon); ``half_time`` the same in ``time_unit``; ``linear`` whether responses were linear, so that the supremum
+    ``kind`` is exponential, stretched, polynomial, non-decaying, periodic, finite or no law, as `Tail` says; ``rate``
+    is β per step or the power p; ``half_life`` the lag, in steps, after which M stays below half of its largest value
+    (None: not within the horizon); ``half_time`` the same in ``time_unit``; ``linear`` whether responses were linear,
+    so that the supremum
     is exact; ``causal`` whether answers are untouched by later input.
     """
 
@@ -65,6 +65,13 @@ class MemoryFunction(AuditResult):
         alike = not rates or max(rates) <= 1.2 * min(rates)
         return alike and len({one.tail.kind for one in self.by_amplitude}) == 1
 
+    @property
+    def remaining(self) -> float:
+        """The largest memory in the last quarter of the lags, as a share of the largest of all."""
+        largest = max(self.memory)
+        late = [value for lag, value in zip(self.lags, self.memory, strict=True) if lag > 0.75 * self.horizon]
+        return max(late) / largest if largest > 0 else 0.0
+
     def summary(self) -> str:
         """Say how the memory dies out, and how soon half of it is gone."""
         if not self.agrees:
@@ -77,7 +84,7 @@ class MemoryFunction(AuditResult):
         if self.half_time is not None:
             said += f"; half of it is gone after {number(self.half_time, digits=3)} {self.time_unit}"
         else:
-            said += f"; half of it is still there {self.horizon} steps later, as far as was looked"
+            said += f"; {percent(self.remaining)} of it is still there {self.horizon} steps later, as far as was looked"
         if not self.causal:
             said += "; the model also looks ahead, so the lag is counted back from the last step"
         return said + "."
@@ -110,6 +117,7 @@ def memory_function(
     lead: int = 0,
     search_steps: int = 8,
     batch_size: int = 64,
+    baseline: Float[Tensor, "time channel"] | None = None,
     seed: int = 0,
 ) -> MemoryFunction:
     r"""Measure M(t) = sup over \|x\|_∞ = a of \|d/dt H_t(u^x)\|_∞ / a, and decide the law of its tail.
@@ -134,6 +142,8 @@ def memory_function(
         lead: steps of silence before anything happens, in which a model with biases comes to rest.
         search_steps: rounds of improvement for models that are not linear.
         batch_size: sequences asked about at once.
+        baseline: ``(lead + horizon + 1, input_size)``: what the probes are added to, such as a sequence of the data;
+            silence (zeros) if left out, as the theory has it.
         seed: of the random directions.
 
     >>> class Leak(nn.Module):
@@ -155,9 +165,12 @@ def memory_function(
     require(len(sizes) > 0, "expected at least one amplitude", "got none")
     for size in sizes:
         check_positive("amplitude", size)
+    shape = (lead + horizon + 1, input_size)
+    silence = torch.zeros(shape) if baseline is None else baseline
+    require(tuple(silence.shape) == shape, f"expected a baseline of shape {shape}", f"got {tuple(silence.shape)}")
     asked, model = type(model).__name__, widened(model)
     with audited(model, seed):
-        prober = Prober.prepare(model, probe, horizon, input_size, lead=lead, batch_size=batch_size)
+        prober = Prober.prepare(model, probe, horizon, silence, lead=lead, batch_size=batch_size)
         linear = _is_linear(prober, input_size, sizes, seed)
         if linear:  # one law for all sizes; the largest is farthest above rounding
             one = _measure(prober, input_size, max(sizes), linear, search_steps, seed)
@@ -166,13 +179,14 @@ def memory_function(
             found = [_measure(prober, input_size, size, linear, search_steps, seed) for size in sizes]
     dominant = _dominant(found)
     memory = np.max([one.memory for one in found], axis=0)
-    half_life = _half_life(prober.lags, memory, dominant.tail)
+    half_life = lost_half(prober.lags, memory, dominant.tail)
     device, dtype = place_of(model)
     how = "along one sequence" if prober.streams else "one lag at a time, at the end of a sequence"
+    quiet = "silence" if baseline is None else "the baseline"
     supremum = "exact for a linear response" if linear else "the largest of many directions, a lower bound"
     return MemoryFunction(
         model=asked,
-        method=f"The {probe} probe, less the answer to silence, {how}; the supremum over directions is {supremum}.",
+        method=f"The {probe} probe, less the answer to {quiet}, {how}; the supremum over directions is {supremum}.",
         seed=seed,
         settings={
             "lead": lead,
@@ -228,7 +242,7 @@ def _measure(prober: Prober, channels: int, size: float, linear: bool, search_st
         memory = np.abs(signed).max((0, -1)) / size
     tail = fit_tail(prober.lags.astype(float), _series(signed) / size, noise=prober.noise(largest) / size)
     return AmplitudeMemory(
-        amplitude=size, memory=tuple(memory.tolist()), tail=tail, half_life=_half_life(prober.lags, memory, tail)
+        amplitude=size, memory=tuple(memory.tolist()), tail=tail, half_life=lost_half(prober.lags, memory, tail)
     )
 
 
@@ -277,24 +291,6 @@ def _series(signed: Answers) -> Float[np.ndarray, "lag series"]:
     return flat[:, np.argsort(-late, kind="stable")[:MOST_SERIES]]
 
 
-def _half_life(lags: np.ndarray, memory: np.ndarray, tail: Tail) -> float | None:
-    """Find where the memory falls below half of its largest value for good; None if it does not.
-
-    What does not decay has no half-life, though the last wave within the horizon may end low.
-    """
-    if tail.kind in ("non-decaying", "periodic"):
-        return None
-    envelope = np.maximum.accumulate(memory[::-1])[::-1]
-    half = envelope[0] / 2
-    below = np.flatnonzero(envelope <= half)
-    if len(below) == 0 or envelope[0] == 0:
-        return 0.0 if envelope[0] == 0 else None
-    index = int(below[0])
-    high, low = envelope[index - 1], envelope[index]
-    share = (high - half) / (high - low)
-    return float(lags[index - 1] + share * (lags[index] - lags[index - 1]))
-
-
 def _dominant(found: Sequence[AmplitudeMemory]) -> AmplitudeMemory:
     """Choose the amplitude whose memory is largest in the end, which the supremum over all of them follows."""
     late = [max(one.memory[-max(len(one.memory) // 8, 1) :]) for one in found]
@@ -305,52 +301,26 @@ def _law(tail: Tail) -> str:
     """Put a law into words.
 
     >>> _law(Tail(kind="polynomial", rate=1.5, confidence=0.9, error=0.01, period=None, last_lag=9))
-    'polynomial, falling as t^−1.5 (confidence 90.0\u202f%)'
+    'polynomial, falling as t^−1.5 (error 1.0\u202f%, confidence 90.0\u202f%)'
     """
-    sure = f"(confidence {percent(tail.confidence)})"
-    if tail.kind == "exponential" and tail.rate is not None:
-        return f"exponential, losing a factor e in {number(1 / tail.rate, digits=3)} steps {sure}"
-    if tail.kind == "polynomial" and tail.rate is not None:
-        return f"polynomial, falling as t^{number(-tail.rate, digits=3)} {sure}"
-    if tail.kind == "periodic" and tail.period is not None:
-        return f"periodic, coming back every {number(tail.period, digits=3)} steps"
     if tail.kind == "finite":
         return f"finite: nothing above rounding is left after {tail.last_lag} steps"
-    return "not decaying within the horizon"
-
-
-def _run(context: AuditContext) -> MemoryFunction:
-    size = context.size()
-    horizon = min(context.data.values.shape[1] - 1, context.budget.horizon)
-    return memory_function(
-        context.model,
-        max(horizon, 4),
-        input_size=context.data.values.shape[2],
-        amplitudes=(0.1 * size, size, 3 * size),
-        search_steps=2 if context.budget.steps <= 256 else 8,
-        time_step=context.time_step,
-        time_unit=context.time_unit,
-        seed=context.seed,
-    )
-
-
-def _judge(result: MemoryFunction, limits: Mapping[str, float]) -> Judged:
-    if result.half_life is None:
-        return Judged("good", "Remembers throughout")
-    share = result.half_life / result.horizon
-    if share >= limits["long"]:
-        return Judged("good", "Long memory")
-    return Judged("caution", "Short memory") if share >= limits["short"] else Judged("caution", "Forgets at once")
-
-
-CHECK = Check(
-    name="memory",
-    title="How long does it remember?",
-    caption="What one input still changes in the answer, by the steps since.",
-    order=10,
-    result=MemoryFunction,
-    run=_run,
-    judge=_judge,
-    thresholds={"long": 0.25, "short": 0.05},
-    number=lambda result: result.half_life,
-)
+    if tail.kind == "periodic" and tail.period is not None:
+        return f"periodic, coming back every {number(tail.period, digits=3)} steps"
+    if tail.kind == "non-decaying":
+        if tail.floor >= 0.5:
+            return "not decaying within the horizon"
+        return f"{percent(tail.floor)} of the largest after the first steps, and not decaying from there"
+    if tail.rate is None:
+        return "of no law that is known here"
+    said = {
+        "exponential": f"exponential, losing a factor e in {number(1 / tail.rate, digits=3)} steps",
+        "stretched": f"a {'stretched' if (tail.exponent or 0) < 1 else 'compressed'} exponential, "
+        f"e^−(t / {number(1 / tail.rate, digits=3)})^{number(tail.exponent or 0, digits=3)}",
+        "polynomial": f"polynomial, falling as t^{number(-tail.rate, digits=3)}",
+    }[tail.kind]
+    if tail.period is not None:
+        said += f" in waves of {number(tail.period, digits=3)} steps"
+    if tail.floor > 0:
+        said += f", down to a floor of {percent(tail.floor)}"
+    return f"{said} (error {percent(tail.error)}, confidence {percent(tail.confidence)})"

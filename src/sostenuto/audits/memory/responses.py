@@ -6,7 +6,8 @@ Three probes ask the same thing of a linear model, each by the difference that i
     impulse     x at one step                          H_t(i^x)                    eq. (119)
     reversed    x until some step, then nothing        H_t(r^x) − H_(t+1)(r^x)     eq. (126)
 
-always less the answer to silence, H(0), without which a bias would make the ratio infinite (docs/errata.md). A causal
+always less the answer to silence, H(0), without which a bias would make the ratio infinite (docs/errata.md). Silence
+may also be a sequence of the data, to which the probe is then added. A causal
 model that answers at every step is read along one sequence, lag by lag. Any other one is asked once a lag, the change
 that many steps before the end of a sequence of fixed length; for the reversed probe this is so for every model.
 """
@@ -40,28 +41,35 @@ class Prober:
     batch_size: int
     causal: bool
     at_every_step: bool
+    baseline: Float[Tensor, "1 span channel"]
     silence: Float[Tensor, "#time out"]
     grain: float
+    most_lags: int = MOST_ASKED
 
     @classmethod
     def prepare(
-        cls, model: nn.Module, probe: str, horizon: int, input_size: int, *, lead: int, batch_size: int
+        cls,
+        model: nn.Module,
+        probe: str,
+        horizon: int,
+        baseline: Float[Tensor, "time channel"],
+        *,
+        lead: int,
+        batch_size: int,
+        most_lags: int = MOST_ASKED,
     ) -> "Prober":
         """Look whether the model answers at every step, and whether an answer is untouched by what comes later."""
         device, dtype = place_of(model)
-        silent = torch.zeros(1, lead + horizon + 1, input_size, device=device, dtype=dtype)
+        silent = baseline.to(device, dtype)[None]
         answer = _answer(model, silent)
         # Under automatic mixed precision the answers are coarser than the weights: they are rounded once, at the end.
         grain = max(64 * torch.finfo(dtype).eps, 4 * torch.finfo(answer.dtype).eps)
         at_every_step = answer.ndim == 3
-        causal = True
-        if at_every_step:
-            late = silent.clone()
-            late[:, -1] = 1.0
-            touched = (_answer(model, late) - answer)[:, :-1].abs().max()
-            causal = bool(touched <= grain / 4 * answer.abs().max())
+        causal = not at_every_step or _is_causal(model, silent, answer, grain / 4)
         kept = answer[0, lead:] if at_every_step else answer
-        return cls(model, probe, horizon, lead, batch_size, causal, at_every_step, kept.double(), grain)
+        return cls(
+            model, probe, horizon, lead, batch_size, causal, at_every_step, silent, kept.double(), grain, most_lags
+        )
 
     @property
     def streams(self) -> bool:
@@ -71,10 +79,10 @@ class Prober:
     @property
     def lags(self) -> np.ndarray:
         """Lags that are answered, from 0 to the horizon."""
-        if self.streams or self.horizon < MOST_ASKED:
+        if self.streams or self.horizon < self.most_lags:
             return np.arange(self.horizon + 1)
-        near = np.arange(MOST_ASKED // 4)
-        far = np.geomspace(MOST_ASKED // 4, self.horizon, MOST_ASKED - len(near)).round().astype(int)
+        near = np.arange(self.most_lags // 4)
+        far = np.geomspace(len(near), self.horizon, self.most_lags - len(near)).round().astype(int)
         return np.unique(np.concatenate([near, far]))
 
     def noise(self, answers_largest: float) -> float:
@@ -88,12 +96,11 @@ class Prober:
     def _stream(self, directions: Directions) -> tuple[Answers, float]:
         found, largest = [], 0.0
         for part in directions.split(self.batch_size):
-            steps = self.lead + self.horizon + 1
-            values = torch.zeros(len(part), steps, part.shape[1], device=part.device, dtype=part.dtype)
+            values = self.baseline.repeat(len(part), 1, 1)
             if self.probe == "impulse":
-                values[:, self.lead] = part
+                values[:, self.lead] += part
             else:
-                values[:, self.lead :] = part[:, None]
+                values[:, self.lead :] += part[:, None]
             answers = _answer(self.model, values)[:, self.lead :].double()
             largest = max(largest, float(answers.abs().max()))
             change = answers - self.silence
@@ -115,7 +122,7 @@ class Prober:
         for direction in directions:
             answers = []
             for part in shape.split(self.batch_size):
-                answer = _answer(self.model, part[:, :, None] * direction).double()
+                answer = _answer(self.model, self.baseline + part[:, :, None] * direction).double()
                 answers.append(answer[:, -1] if self.at_every_step else answer)
             change = torch.cat(answers)
             largest = max(largest, float(change.abs().max()))
@@ -124,6 +131,15 @@ class Prober:
                 change = change[torch.searchsorted(wanted, lags)] - change[torch.searchsorted(wanted, neighbor)]
             found.append(change)
         return torch.stack(found).cpu().numpy(), largest
+
+
+def _is_causal(model: nn.Module, silent: Tensor, answer: Tensor, rounding: float) -> bool:
+    """Say whether a change of the last step touches earlier answers beyond rounding, on the scale of all answers."""
+    late = silent.clone()
+    late[:, -1] += 1.0
+    changed = _answer(model, late)
+    touched = (changed - answer)[:, :-1].abs().max()
+    return bool(touched <= rounding * torch.maximum(answer.abs().max(), changed.abs().max()))
 
 
 def _difference(change: Float[Tensor, "direction time out"]) -> Float[Tensor, "direction time out"]:

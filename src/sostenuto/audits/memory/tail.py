@@ -1,50 +1,54 @@
-"""The law by which a memory function dies out: exponential, polynomial, not at all, or periodic.
+"""The law by which a memory function dies out, or that no law of a known family fits it.
 
-Two families are fitted to the signed responses R(t), each weighted by the envelope of the memory function, so that a
-late small value counts as much as an early large one:
+Families of `tail_families` are fitted to the signed responses R(t), each weighted by the envelope of the memory
+function, so that a late small value counts as much as an early large one. The family with the least error wins; terms
+cost, since enough exponentials imitate any power. A law must then fit: what it leaves unexplained may not exceed
+`UNEXPLAINED` of the weighted responses, on a window of the tail that may begin later where early lags hold a transient.
 
-    exponential   Σ_k C_k e^(−β_k t) cos(ω_k t + φ_k)      the slowest β is the rate
-    polynomial    Σ_k C_k (t + s)^(−p_k) [+ C e^(−βt)]     the smallest p is the rate
-
-The coefficients are solved for (variable projection), the rates searched. The family that explains the tail with the
-smaller error wins; terms cost, since enough exponentials imitate any power.
+Three things are no decay, and are looked for first: responses that end (finite), that stay (non-decaying, periodic),
+and that stay at a low level after a decay, which is then fitted above that floor.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float
-from scipy.optimize import least_squares
 
+from sostenuto.audits.memory.tail_families import FAINT, Fit, Lags, Responses, WeightedTail, fit_families
 from sostenuto.results import Record
 
 MOST_LAGS = 120
+LEAST_LAGS = 8
+"""Fewer lags above rounding than this show no law: the memory is finite where they end, and unknown where not."""
+SILENT = 3
+"""Fewer silent lags at the end of the horizon are a zero crossing, not an end."""
 MOST_SPANNING = 6
-FAINT = 1e-4
-"""Relative errors below this are all called perfect: rounding, not evidence."""
-TERM_COST = 2.0
-"""What one more term must at least divide the error by."""
 STEADY = 0.9
 """A memory that keeps this share from the second quarter of the horizon to the last does not decay within it."""
-UNEXPLAINED = 0.2
-"""With a larger error neither law is a law: half that share is then enough to say that it does not decay."""
-STEEPEST = 8.0
-"""A power beyond this is not told from an exponential over the horizons one looks at, and is not fitted."""
-SEEN = 0.01
-"""A term that never adds this share of the envelope is not part of the law."""
-
-Lags = Float[np.ndarray, " lag"]
-Responses = Float[np.ndarray, "lag series"]
+LOW = 0.1
+"""A steady level below this share of the largest response is a floor, and the decay above it is fitted."""
+UNEXPLAINED = 0.05
+"""A law with a larger relative error is none."""
+GOOD = 0.02
+"""A law of less than a third of the terms that fits so well keeps a longer sum of another family from being told."""
+UNDECIDED = 1.1
+"""Two laws whose costs differ by less than this factor explain the tail equally well: neither is told."""
+LATEST, LEAST_ENDING = 0.9, 16
+"""A half-life beyond this share of the horizon, where that has so many lags, may be the end of a wave."""
+STARTS = (0.1, 0.3, 0.5)
+"""Shares of the lags left out as a transient, tried in this order until a law fits."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tail(Record):
-    """The law found, its rate, and how sure it is.
+    """The law found, its rate, and how well it fits.
 
-    ``kind`` is ``"exponential"``, ``"polynomial"``, ``"non-decaying"``, ``"periodic"``, or ``"finite"`` where nothing
-    is left to fit after a few lags. ``rate`` is β per step, or the power p, or None. ``confidence`` is from 0.5 (both
-    laws explain it as well) to 1; ``error`` the relative error of the law that won. ``period`` is in steps.
+    ``kind`` is ``"exponential"``, ``"stretched"`` (e^(−(βt)^γ), γ ≠ 1), ``"polynomial"``, ``"non-decaying"``,
+    ``"periodic"``, ``"finite"`` where responses end after ``last_lag``, or ``"no law"``. ``rate`` is β per step,
+    the power p, or None; ``exponent`` the γ of a stretched law. ``error`` is the relative error of the law,
+    ``confidence`` compares it with the next best: from 0.5 (both explain the tail as well) to 1. ``period`` is in
+    steps: of the responses' oscillation within the envelope, or of the size of what is periodic. ``floor`` is the
+    share of the largest response that stays.
     """
 
     kind: str
@@ -53,6 +57,8 @@ class Tail(Record):
     error: float
     period: float | None
     last_lag: int
+    exponent: float | None = None
+    floor: float = 0.0
 
 
 def fit_tail(lags: Lags, responses: Responses, *, noise: float) -> Tail:
@@ -67,28 +73,131 @@ def fit_tail(lags: Lags, responses: Responses, *, noise: float) -> Tail:
     >>> found = fit_tail(t, (t[:, None] + 1) ** -1.5, noise=1e-12)
     >>> found.kind, round(found.rate, 3)
     ('polynomial', 1.5)
+    >>> fit_tail(t, np.exp(-np.sqrt(t[:, None])), noise=1e-12).kind
+    'stretched'
+    >>> fit_tail(t, (t[:, None] < 30) / 30, noise=1e-12).kind
+    'finite'
     """
     memory = np.abs(responses).max(axis=1)
     envelope = np.maximum.accumulate(memory[::-1])[::-1]
     alive = int(np.sum(envelope > noise))
     last = int(lags[alive - 1]) if alive else 0
-    kept = _kept(lags, memory) if alive == len(lags) and len(lags) >= 16 else 0.0
+    nothing = Tail(kind="finite", rate=None, confidence=1.0, error=0.0, period=None, last_lag=last)
+    if alive < min(LEAST_LAGS, len(lags)) or _ends(lags, envelope, alive, noise):
+        return nothing
+    if len(lags) < LEAST_LAGS:
+        return replace(nothing, kind="no law")
+    kept = _kept(lags, memory) if alive > len(lags) - SILENT and len(lags) >= 16 else 0.0
     if kept >= STEADY:
-        return _steady(lags, memory, kept)
-    if alive < 5:
-        return Tail(kind="finite", rate=None, confidence=1.0, error=0.0, period=None, last_lag=last)
-    chosen = _spread(lags[:alive])
-    weight = 1 / (envelope[chosen] + 100 * noise)
-    signal = _compressed(responses[chosen] * weight[:, None])
-    tail = _Weighted(lags[chosen], signal, weight, max(FAINT, noise * float(weight.max())))
-    exponential = min((_exponential(tail, terms) for terms in (1, 2, 3, 4)), key=tail.cost)
-    polynomial = min((_polynomial(tail, *terms) for terms in ((1, 0), (2, 0), (1, 1))), key=tail.cost)
-    costs = tail.cost(exponential), tail.cost(polynomial)
-    kind, won = ("exponential", exponential) if costs[0] <= costs[1] else ("polynomial", polynomial)
-    if kept >= STEADY / 2 and won.error > UNEXPLAINED:
-        return _steady(lags, memory, kept)
-    confidence = max(costs) ** 2 / (costs[0] ** 2 + costs[1] ** 2)
-    return Tail(kind=kind, rate=won.rate, confidence=float(confidence), error=won.error, period=None, last_lag=last)
+        return (
+            _steady(lags, memory, kept)
+            if memory[lags > 0.75 * lags[-1]].max() >= LOW * memory.max()
+            else _above_floor(lags, responses)
+        )
+    found = _decaying(lags[:alive], responses[:alive], envelope[:alive], noise, last)
+    # Many waves that keep half their size beat: an envelope that fits them roughly is no decay.
+    beats = kept >= STEADY / 2 and found.period is not None and found.error > GOOD
+    return replace(found, kind="no law", rate=None, period=None, exponent=None) if beats else found
+
+
+def lost_half(lags: np.ndarray, memory: np.ndarray, tail: Tail) -> float | None:
+    """Find where the memory falls below half of its largest value for good; None if it does not.
+
+    What does not decay has no half-life, nor has what first falls so low in the last tenth of the horizon, where a
+    wave may just end low. Responses that end do so wherever they end.
+    """
+    if tail.kind in ("non-decaying", "periodic") and tail.floor > 0.5:
+        return None
+    envelope = np.maximum.accumulate(memory[::-1])[::-1]
+    half = envelope[0] / 2
+    below = np.flatnonzero(envelope <= half)
+    if len(below) == 0 or envelope[0] == 0:
+        return 0.0 if envelope[0] == 0 else None
+    index = int(below[0])
+    if tail.kind != "finite" and lags[index] > LATEST * lags[-1] and len(lags) > LEAST_ENDING:
+        return None
+    high, low = envelope[index - 1], envelope[index]
+    share = (high - half) / (high - low)
+    return float(lags[index - 1] + share * (lags[index] - lags[index - 1]))
+
+
+def _ends(lags: Lags, envelope: Lags, alive: int, noise: float) -> bool:
+    """Say whether responses end at once, and not by sinking into rounding at the pace at which they fell before."""
+    if alive > len(lags) - SILENT:
+        return False
+    drop = np.log(envelope[alive - 1] / max(noise, 1e-300)) / (lags[alive] - lags[alive - 1])
+    late = envelope[alive // 2 : alive]
+    gaps = np.diff(lags[alive // 2 : alive])
+    pace = float(np.max(-np.diff(np.log(late)) / gaps, initial=0.0))
+    return bool(drop > 3 * pace + np.log(20))
+
+
+def _decaying(lags: Lags, responses: Responses, envelope: Lags, noise: float, last: int) -> Tail:
+    """Fit every family to later and later windows of the tail until one explains it."""
+    found: Tail | None = None
+    for start in STARTS:
+        chosen = _spread(lags, start)
+        weight = 1 / (envelope[chosen] + 100 * noise)
+        signal = _compressed(responses[chosen] * weight[:, None])
+        rounding = noise * float(np.linalg.norm(weight) / np.linalg.norm(signal))
+        tail = WeightedTail(lags[chosen], signal, weight, max(FAINT, rounding))
+        law = _chosen(tail, fit_families(tail), last)
+        if found is None or law.error <= UNEXPLAINED:
+            found = law
+        if law.error <= UNEXPLAINED:
+            break
+    assert found is not None
+    return found
+
+
+def _chosen(tail: WeightedTail, families: list[list[Fit]], last: int) -> Tail:
+    """Take the cheapest fit that explains the tail, unless another family does as well or far more simply."""
+
+    def order(fit: Fit) -> tuple[bool, float, float]:
+        return fit.error > UNEXPLAINED, tail.cost(fit), fit.error
+
+    best = sorted((min(fits, key=order) for fits in families), key=order)
+    won, others = best[0], best[1:]
+    family = next(fits for fits in families if won in fits)
+    rivals = [fit for fits in families if fits is not family for fit in fits]
+    told = won.error <= UNEXPLAINED and not any(_rivals(tail, won, family, other) for other in rivals)
+    # A rival that fits is judged by its cost, as the winner was; any other by what it leaves unexplained.
+    pair = [tail.cost(fit) if others[0].error <= UNEXPLAINED else fit.error for fit in (won, others[0])]
+    return Tail(
+        kind=won.kind if told else "no law",
+        rate=won.rate if told else None,
+        confidence=float(pair[1] ** 2 / (pair[0] ** 2 + pair[1] ** 2)),
+        error=won.error,
+        period=won.period if told else None,
+        last_lag=last,
+        exponent=won.exponent if told else None,
+    )
+
+
+def _rivals(tail: WeightedTail, won: Fit, family: list[Fit], other: Fit) -> bool:
+    """Say whether another family's fit is as good as the winner, or almost, with less than a third of its terms."""
+    ours = min(fit.error for fit in family if fit.terms <= max(other.terms, won.terms))
+    equal = tail.cost(other) < UNDECIDED * tail.cost(won) and other.error < 3 * ours
+    return equal or (other.error <= GOOD and 3 * other.terms < won.terms)
+
+
+def _above_floor(lags: Lags, responses: Responses) -> Tail:
+    """Take away what stays in the last quarter, and fit the decay above it, if there is one."""
+    late = lags > 0.75 * lags[-1]
+    level = responses[late].mean(0)
+    above = responses - level
+    ripple = 3 * float(np.abs(above[late]).max())
+    floor = float(np.abs(responses[late]).max() / np.abs(responses).max())
+    steady = Tail(
+        kind="non-decaying", rate=None, confidence=1.0, error=0.0, period=None, last_lag=int(lags[-1]), floor=floor
+    )
+    envelope = np.maximum.accumulate(np.abs(above).max(1)[::-1])[::-1]
+    noise = max(ripple, 1e-12 * float(envelope.max()))
+    alive = int(np.sum(envelope > noise))
+    if alive < LEAST_LAGS or _ends(lags, envelope, alive, noise):
+        return steady
+    found = _decaying(lags[:alive], above[:alive], envelope[:alive], noise, int(lags[-1]))
+    return replace(found, floor=floor)
 
 
 def _compressed(signal: Responses) -> Float[np.ndarray, "lag spanning"]:
@@ -97,55 +206,14 @@ def _compressed(signal: Responses) -> Float[np.ndarray, "lag spanning"]:
     return (left * sizes)[:, :MOST_SPANNING]
 
 
-@dataclass(frozen=True)
-class _Fit:
-    error: float
-    rate: float
-    terms: int
-
-
-@dataclass(frozen=True)
-class _Weighted:
-    """The tail as it is fitted: lags, responses times weights, the weights, and the error that rounding explains."""
-
-    time: Lags
-    signal: Responses
-    weight: Lags
-    faint: float
-
-    def cost(self, fit: _Fit) -> float:
-        """Charge a fit for its error and its terms."""
-        return max(fit.error, self.faint) * TERM_COST ** (fit.terms - 1)
-
-    def project(self, basis: Float[np.ndarray, "lag term"]) -> tuple[np.ndarray, np.ndarray]:
-        """Solve for the coefficients; return the residual, and what each term adds at its largest."""
-        scaled = basis * self.weight[:, None]
-        scaled = scaled / (np.linalg.norm(scaled, axis=0) + 1e-300)
-        coefficients = np.linalg.lstsq(scaled, self.signal, rcond=1e-10)[0]
-        share = np.abs(scaled).max(0) * np.abs(coefficients).max(1)
-        return scaled @ coefficients - self.signal, share
-
-    def search(self, basis: Callable[[np.ndarray], np.ndarray], starts: list[np.ndarray]) -> tuple[np.ndarray, float]:
-        """Search the rates from several starts; return the best ones and their relative error."""
-        best, least = starts[0], float("inf")
-        for start in starts:
-            found = least_squares(lambda rates: self.project(basis(rates))[0].ravel(), start, max_nfev=60)
-            error = float(np.linalg.norm(found.fun) / np.linalg.norm(self.signal))
-            if error < least:
-                best, least = found.x, error
-            if error < 0.1 * FAINT:
-                break
-        return best, least
-
-
-def _kept(lags: Lags, memory: Float[np.ndarray, " lag"]) -> float:
+def _kept(lags: Lags, memory: Lags) -> float:
     """Compare the largest memory in the last quarter of the horizon with that in the second."""
     share = lags / lags[-1]
     second, last = memory[(share > 0.25) & (share <= 0.5)].max(), memory[share > 0.75].max()
     return float(last / second) if second > 0 else 0.0
 
 
-def _steady(lags: Lags, memory: Float[np.ndarray, " lag"], kept: float) -> Tail:
+def _steady(lags: Lags, memory: Lags, kept: float) -> Tail:
     """Say that a memory does not decay within the horizon, or that it comes back."""
     even = np.ptp(np.diff(lags)) == 0
     period = _period(memory[len(memory) // 4 :]) if even else None
@@ -156,10 +224,11 @@ def _steady(lags: Lags, memory: Float[np.ndarray, " lag"], kept: float) -> Tail:
         error=0.0,
         period=None if period is None else period * float(lags[1] - lags[0]),
         last_lag=int(lags[-1]),
+        floor=float(memory[lags > 0.75 * lags[-1]].max() / memory.max()),
     )
 
 
-def _period(memory: Float[np.ndarray, " lag"]) -> float | None:
+def _period(memory: Lags) -> float | None:
     """Find the lag at which a curve repeats itself to a correlation of 0.98; None if there is none, or no shape."""
     centered = memory - memory.mean()
     if np.abs(centered).max() < 1e-3 * np.abs(memory).max():
@@ -174,71 +243,12 @@ def _period(memory: Float[np.ndarray, " lag"]) -> float | None:
     return None
 
 
-def _spread(lags: Lags) -> np.ndarray:
-    """Choose lags of the tail, half of them even in time and half in its logarithm; the first tenth is transient."""
-    first = min(len(lags) // 10, len(lags) - 5)
+def _spread(lags: Lags, start: float) -> np.ndarray:
+    """Choose lags of the tail, half of them even in time and half in its logarithm; before ``start`` is transient."""
+    first = min(int(len(lags) * start), len(lags) - LEAST_LAGS)
     count, half = len(lags) - first, MOST_LAGS // 2
     if count <= MOST_LAGS:
         return np.arange(first, len(lags))
     even = np.linspace(first, len(lags) - 1, half)
     grown = np.geomspace(first + 1, len(lags), half) - 1
     return np.unique(np.concatenate([even, grown]).round().astype(int))
-
-
-def _exponential(tail: _Weighted, terms: int) -> _Fit:
-    """Fit ``terms`` real decays, or two that turn into a decaying oscillation where that explains more."""
-    moved = tail.time - tail.time[0]
-    span = moved[-1]
-    slope = max(np.log(tail.weight[-1] / tail.weight[0]) / span, 0.1 / span)
-
-    def decays(rates: np.ndarray) -> np.ndarray:
-        return np.exp(np.clip(rates, np.log(0.01 / span), np.log(700 / span)))
-
-    def real(rates: np.ndarray) -> np.ndarray:
-        return np.exp(-decays(rates) * moved[:, None])
-
-    def turning(rates: np.ndarray) -> np.ndarray:
-        decay = np.exp(-decays(rates[:1]) * moved)
-        return np.stack([decay * np.cos(rates[1] * moved), decay * np.sin(rates[1] * moved)], axis=1)
-
-    ladders = (1.5, 3.0, 8.0)[: 1 if terms == 1 else 3]
-    rates, error = tail.search(real, [np.log(slope * ladder ** np.arange(terms)) for ladder in ladders])
-    frequencies = _frequencies(tail) if terms == 2 else []
-    if frequencies:
-        found, other = tail.search(turning, [np.array([np.log(slope), omega]) for omega in frequencies])
-        if other < error:
-            return _Fit(other, float(decays(found[:1])[0]), terms)
-    seen = tail.project(real(rates))[1] >= SEEN
-    return _Fit(error, float(decays(rates)[seen].min(initial=np.inf)), terms)
-
-
-def _frequencies(tail: _Weighted) -> list[float]:
-    """Guess angular frequencies from the strongest lines of the weighted responses on an even grid."""
-    grid = np.arange(tail.time[0], tail.time[-1] + 1)
-    even = np.stack([np.interp(grid, tail.time, column) for column in tail.signal.T], axis=1)
-    power = (np.abs(np.fft.rfft(even - even.mean(0), axis=0)) ** 2).sum(1)
-    strongest = np.argsort(power)[::-1][:3]
-    return [float(2 * np.pi * line / len(grid)) for line in strongest if line > 0]
-
-
-def _polynomial(tail: _Weighted, terms: int, transients: int) -> _Fit:
-    """Fit ``terms`` powers of t + s with one shift s, and perhaps a fast exponential beside them."""
-    time, span = tail.time, tail.time[-1] - tail.time[0]
-    longest = np.log(1 + 0.1 * time[-1])  # a larger shift would let a power pass for an exponential
-    fastest = np.log(700 / span)
-
-    def powers(parameters: np.ndarray) -> np.ndarray:
-        shifted = time + 1e-3 + np.exp(np.clip(parameters[0], -7, longest))
-        rates = np.clip(parameters[1 : terms + 1], 0, STEEPEST)
-        slow = np.exp(-rates * np.log(shifted / shifted[0])[:, None])
-        decay = np.exp(np.clip(parameters[terms + 1 :], np.log(3 / span), fastest))
-        return np.concatenate([slow, np.exp(-decay * (time - time[0])[:, None])], axis=1)
-
-    drop = np.log(tail.weight[-1] / tail.weight[0]) / np.log((time[-1] + 1) / (time[0] + 1))
-    drop = min(drop, 0.9 * STEEPEST)
-    slopes = [np.array([drop])] if terms == 1 else [drop + np.array([-0.2, 1.0]), drop + np.array([-0.05, 4.0])]
-    fast = [np.full(transients, np.log(turns / span)) for turns in ((8.0, 40.0) if transients else (8.0,))]
-    starts = [np.array([shift, *slope, *extra]) for shift in (0.0, 2.0) for slope in slopes for extra in fast]
-    found, error = tail.search(powers, starts)
-    seen = tail.project(powers(found))[1][:terms] >= SEEN
-    return _Fit(error, float(np.clip(found[1 : terms + 1], 0, STEEPEST)[seen].min(initial=np.inf)), terms + transients)

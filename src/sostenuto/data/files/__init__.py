@@ -41,6 +41,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sostenuto.checks import FileFormatError
+from sostenuto.choices import Layout, Task
 from sostenuto.data.dataset import SequenceSet
 from sostenuto.data.files.comma import read_csv
 from sostenuto.data.files.npz import read_npz, read_npz_parts
@@ -49,7 +50,7 @@ from sostenuto.data.files.parquet import read_parquet
 from sostenuto.data.files.text import check_file
 from sostenuto.data.files.ts import read_ts
 from sostenuto.data.files.ucr import read_ucr
-from sostenuto.types import Layout, PathLike, Task
+from sostenuto.types import PathLike
 
 __all__ = ["READERS", "read", "read_parts"]
 

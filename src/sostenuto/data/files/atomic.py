@@ -1,5 +1,6 @@
 """Write a file so that a reader sees the old one or the new one, never half of either."""
 
+import contextlib
 import os
 import tempfile
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ def atomic(path: PathLike) -> Iterator[Path]:
             os.fsync(file.fileno())
         temporary.chmod(0o666 & ~_umask())
         temporary.replace(target)
+        _flush(target.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -38,6 +40,16 @@ def write_atomically(path: PathLike, content: bytes | str) -> Path:
     with atomic(path) as temporary:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
     return Path(path)
+
+
+def _flush(folder: Path) -> None:
+    """Bring the new name to disk, where the system lets a folder be flushed."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _umask() -> int:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
-MISSING = frozenset({"", "?", "na", "nan"})
+MISSING = frozenset({"", "?", "na", "nan", "-nan", "+nan"})
 """What stands for a missing value, in lower case."""
 
 Row = Float[np.ndarray, " cell"]
@@ -71,6 +71,16 @@ def trim_missing(row: Row) -> Float[np.ndarray, " kept"]:
 def quoted(cell: str, most: int = 30) -> str:
     """Show a cell in a message, on one line and not longer than ``most`` characters."""
     return repr(cell if len(cell) <= most else cell[:most] + "…")
+
+
+def plain_text(cell: object) -> object:
+    """Keep a spreadsheet from running a text as a formula: a quote goes before it. All else stays as it is.
+
+    >>> [plain_text(cell) for cell in ("=1+1", "-1.5", "up", 2)]
+    ["'=1+1", '-1.5', 'up', 2]
+    """
+    is_formula = isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")) and as_number(cell) is None
+    return f"'{cell}" if is_formula else cell
 
 
 def _number(index: int, cell: str, missing: frozenset[str]) -> float:

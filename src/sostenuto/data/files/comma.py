@@ -29,7 +29,7 @@ def read_csv(path: Path, options: Options) -> SequenceSet:
 def read_table(path: Path, options: Options) -> Table:
     """Read the cells of a ``.csv`` file, the values as numbers."""
     rows = _rows(path, read_text(path))
-    line, header = next(rows)
+    line, header = next(rows, (1, [""]))
     names = tuple(name.strip() for name in header)
     if len(names) == 1 and any(mark in names[0] for mark in ";\t"):
         raise FileFormatError(
@@ -40,7 +40,12 @@ def read_table(path: Path, options: Options) -> Table:
 
 
 def _rows(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
+    """Give rows with their lines. Blank lines are no rows, but in a table of one column they are empty cells.
+
+    Blank lines at the end of the file are the end of the file.
+    """
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    width, blank = 0, []
     while True:
         try:
             row = next(reader, None)
@@ -50,8 +55,14 @@ def _rows(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
             ) from error
         if row is None:
             return
-        if row and not (len(row) == 1 and not row[0].strip()):
-            yield reader.line_num, row
+        if not row or (len(row) == 1 and not row[0].strip() and width != 1):
+            blank.append((reader.line_num, [""]))
+            continue
+        if width == 1:
+            yield from blank
+        blank.clear()
+        width = width or len(row)
+        yield reader.line_num, row
 
 
 class _Builder:

@@ -3,6 +3,7 @@
 import numpy as np
 from jaxtyping import Int
 
+from sostenuto.choices import Task
 from sostenuto.data.dataset import SequenceSet
 from sostenuto.data.files.cells import as_number, quoted
 from sostenuto.data.files.options import Options
@@ -10,7 +11,6 @@ from sostenuto.data.files.place import Place
 from sostenuto.data.files.table import Table
 from sostenuto.data.files.targets import is_missing, label, read_numbers, read_targets, whole_or_real
 from sostenuto.data.files.times import parse_times, timespans
-from sostenuto.types import Task
 
 Index = Int[np.ndarray, " _"]
 

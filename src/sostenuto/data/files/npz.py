@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from sostenuto.checks import FileFormatError, shown
+from sostenuto.choices import Task
 from sostenuto.data.batch import warn_of_exchanged_axes
 from sostenuto.data.dataset import SequenceSet
 from sostenuto.data.files.options import Options
 from sostenuto.data.files.place import Place
 from sostenuto.data.files.targets import read_targets, whole_or_real
-from sostenuto.data.files.text import read_bytes
-from sostenuto.types import Task
+from sostenuto.data.files.text import most_unpacked, read_bytes, too_large
 
 _NAMES = ("X", "y", "lengths", "timespans", "groups")
 _BROKEN = (
@@ -79,6 +79,8 @@ def load_arrays(path: Path) -> dict[str, np.ndarray]:
         # numpy warns of headers written by Python 2, which are no fault of the file.
         with warnings.catch_warnings(), np.load(io.BytesIO(content), allow_pickle=False) as archive:
             warnings.simplefilter("ignore")
+            if sum(info.file_size for info in archive.zip.infolist()) > most_unpacked():
+                raise too_large(path)
             present = archive.files
             arrays = {name: _load(path, archive, name) for name in present if name in wanted}
     except FileFormatError:

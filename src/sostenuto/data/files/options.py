@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import get_args
 
 from sostenuto.checks import FileFormatError, check_choice
-from sostenuto.types import Layout, Task
+from sostenuto.choices import Layout, Task
 
 
 @dataclass(frozen=True)

@@ -117,8 +117,10 @@ def _times(place: Place, columns: Columns, column: Any) -> tuple[np.ndarray | No
         column, kind = column.cast(arrow.timestamp("ms")), arrow.timestamp("ms")
     if kinds.is_timestamp(kind):
         # From the first one on, so that nanoseconds are not lost to the size of a date; in seconds, as in a .csv.
+        # Without a sign: 300 years of nanoseconds are more than a signed difference holds.
         counts = column.cast(arrow.int64()).to_numpy()
-        return (counts - counts.min()) / _PER_SECOND[kind.unit], column.cast(arrow.string()).to_pylist()
+        since = counts.astype(np.uint64) - np.uint64(int(counts.min()) % 2**64)
+        return since / _PER_SECOND[kind.unit], column.cast(arrow.string()).to_pylist()
     times = _numbers(place, str(name), column)
     if np.isnan(times).any():
         raise place.error(int(np.isnan(times).argmax()), f"expected a time in column {name!r}", "got NaN")

@@ -4,9 +4,9 @@ import re
 
 import numpy as np
 
-from sostenuto.data.files.cells import CellError, as_number, parse_numbers, quoted
+from sostenuto.choices import Task
+from sostenuto.data.files.cells import MISSING, CellError, as_number, parse_numbers, quoted
 from sostenuto.data.files.place import Place
-from sostenuto.types import Task
 
 _WHOLE_WITH_POINT = re.compile(r"[+-]?[0-9]+\.[0-9]*([eE][+-]?[0-9]+)?")
 _LARGEST_WHOLE = 2.0**53
@@ -29,8 +29,12 @@ def label(cell: str) -> str:
 
 
 def is_missing(cell: str) -> bool:
-    """Tell whether a target is not there: empty, ``?`` or ``NaN``."""
-    return cell.strip().lower() in ("", "?", "nan")
+    """Tell whether a target is not there: empty, ``?``, ``NA`` or ``NaN``.
+
+    >>> [is_missing(cell) for cell in ("NA", "-nan", " ", "nano")]
+    [True, True, True, False]
+    """
+    return cell.strip().lower() in MISSING
 
 
 def choose_task(cells: list[str]) -> Task:
@@ -67,6 +71,10 @@ def read_targets(cells: list[str] | None, task: Task | None, *, labelled: bool, 
             "use a long table or an .npz file, or another task",
         )
     if task == "classification":
+        # numpy cuts NUL off at the end of a text, and two labels would be one.
+        for row, cell in enumerate(cells):
+            if "\0" in cell:
+                raise place.error(row, "expected a label of letters", f"got {quoted(cell)}", "take the NUL out")
         return np.array([label(cell) for cell in cells], dtype=str), task
     return read_numbers(cells, place), task
 

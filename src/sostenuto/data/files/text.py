@@ -1,12 +1,16 @@
-"""Open a file: exists, is no folder, is not empty, unpacks, is UTF-8."""
+"""Open a file: exists, is a file, stays as it is, is not empty, unpacks to a bearable size, is UTF-8."""
 
-import gzip
+import io
+import os
 import zlib
+from gzip import GzipFile
 from pathlib import Path
 
 from sostenuto.checks import FileFormatError
 from sostenuto.types import PathLike
 
+MOST_UNPACKED = 8 << 30
+"""Bytes that a packed file may hold; the environment variable ``SOSTENUTO_MOST_UNPACKED`` names another limit."""
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
@@ -17,17 +21,38 @@ def check_file(path: PathLike) -> Path:
         raise FileFormatError(file, "expected a file", "got a folder", "name one file in it")
     if not file.exists():
         raise FileFormatError(file, "expected a file", "found nothing there", "check the path")
+    if not file.is_file():
+        raise FileFormatError(file, "expected a file", "got a pipe or a device", "write it to a file first")
     return file
+
+
+def most_unpacked() -> int:
+    """Give the limit on the bytes of a packed file."""
+    return int(os.environ.get("SOSTENUTO_MOST_UNPACKED", MOST_UNPACKED))
+
+
+def too_large(path: Path) -> FileFormatError:
+    """Say that a packed file holds too much."""
+    return FileFormatError(
+        path,
+        f"expected at most {most_unpacked():,} bytes in a packed file",
+        "got more",
+        "set SOSTENUTO_MOST_UNPACKED higher if you trust it",
+    )
 
 
 def read_bytes(path: PathLike) -> bytes:
     """Return the content of a file, unpacked where its name ends in ``.gz``; an empty file is refused."""
     file = check_file(path)
     try:
-        content = file.read_bytes()
+        with file.open("rb") as opened:
+            content = opened.read()
+            grown = os.fstat(opened.fileno()).st_size != len(content)
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise FileFormatError(file, "expected a file that can be read", f"the system says {reason!r}") from error
+    if grown:
+        raise FileFormatError(file, "expected a file that is whole", "got one that is being written", "wait for it")
     packed = file.name.lower().endswith(".gz")
     if packed and content:
         content = _unpacked(file, content)
@@ -61,7 +86,11 @@ def read_lines(path: PathLike) -> list[str]:
 
 def _unpacked(path: Path, content: bytes) -> bytes:
     try:
-        return gzip.decompress(content)
+        with GzipFile(fileobj=io.BytesIO(content)) as opened:
+            unpacked = opened.read(most_unpacked() + 1)
+        if len(unpacked) > most_unpacked():
+            raise too_large(path)
+        return unpacked
     except EOFError as error:
         raise FileFormatError(
             path, "expected a complete gzip file", "got one that is cut short", "copy or download it again"

@@ -16,11 +16,13 @@ _EVEN = 1e-6
 def parse_times(cells: list[str], place: Place) -> Float[np.ndarray, " row"]:
     """Read a column of times, all numbers or all ISO dates (seconds then); none may be missing.
 
+    Eight digits that are a day of the years 1800 to 2199 in every row are dates, such as 20240131.
+
     >>> from pathlib import Path
     >>> parse_times(["2024-01-02", "2024-01-03T12:00"], Place(Path("a.csv"))).tolist()
     [1704153600.0, 1704283200.0]
     """
-    first = as_number(cells[0])
+    first = None if all(map(_is_day, cells)) else as_number(cells[0])
     parse, kind = (as_number, "a number") if first is not None else (_date, "an ISO date")
     times = []
     for row, cell in enumerate(cells):
@@ -57,6 +59,12 @@ def timespans(
     spans = np.ones(len(times))
     spans[inner] = relative
     return spans, median
+
+
+def _is_day(cell: str) -> bool:
+    text = cell.strip()
+    is_near = len(text) == 8 and text.isascii() and text.isdigit() and 1800 <= int(text[:4]) < 2200
+    return is_near and _date(text) is not None
 
 
 def _date(cell: str) -> float | None:

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 
 from sostenuto.checks import FileFormatError, shown
+from sostenuto.choices import Task
 from sostenuto.data.dataset import SequenceSet
 from sostenuto.data.files.cells import CellError, parse_numbers, quoted
 from sostenuto.data.files.options import Options
 from sostenuto.data.files.place import Place
 from sostenuto.data.files.targets import is_missing, read_targets
 from sostenuto.data.files.text import read_lines
-from sostenuto.types import Task
 
 _MISSING = frozenset({"?", "nan"})
 _ALIASES = {"dimension": "dimensions"}

@@ -15,6 +15,7 @@ from torch import Tensor
 from sostenuto.checks import require
 from sostenuto.data.dataset import Dataset, SequenceSet
 from sostenuto.data.encoding import Encoding
+from sostenuto.data.parts import divide
 from sostenuto.experiments.tasks.device_part import DevicePart, epoch_batches
 from sostenuto.experiments.tasks.device_step import (
     DeviceStep,
@@ -29,7 +30,6 @@ from sostenuto.experiments.workbench import Workbench
 from sostenuto.models.base import SequenceModel
 from sostenuto.models.build import build_model
 from sostenuto.training.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
-from sostenuto.training.data import divide
 from sostenuto.training.optimizers import learning_rate
 from sostenuto.training.run_folder import MODEL, StoredModel, count_parameters, load_model, save_model
 from sostenuto.training.state import Progress, random_states, set_random_states, snapshot

@@ -13,13 +13,17 @@ _ROUNDS = 3
 
 
 def connect(address: str) -> Any:
-    """Give a `distributed.Client` of the scheduler at ``address``, such as ``tcp://127.0.0.1:8786``."""
+    """Give a `distributed.Client` of the scheduler at ``address``, such as ``tls://10.0.0.1:8786``.
+
+    Certificates are those of dask's own settings (``distributed.comm.tls``).
+    """
     distributed = _distributed()
     try:
         return distributed.Client(address, timeout="20s", set_as_default=False)
     except (OSError, ValueError) as error:
         raise InputError(
-            f"expected a scheduler at {address!r}, got {error}; start one with: dask scheduler."
+            f"expected a scheduler at {address!r}, got {error}; start one for this machine with "
+            "dask scheduler --host 127.0.0.1 --no-dashboard, and one for a network with certificates: docs/kernels.md."
         ) from error
 
 

@@ -1,8 +1,15 @@
-"""A Gram matrix on disk, written tile by tile: zarr or .npy, with a journal of what is finished."""
+"""A Gram matrix on disk, written tile by tile: zarr or .npy, with a journal of what is finished.
+
+The journal has a checksum of every tile. Tiles are read back when a computation goes on and when the matrix is whole,
+so that a disk that loses or changes numbers is noticed.
+"""
 
 import json
 import os
+import shutil
 import time
+import warnings
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,20 +22,21 @@ from sostenuto.checks import FileFormatError, InputError, MissingExtraError, req
 from sostenuto.kernels.gram.tiles import Tile, TileGrid
 from sostenuto.types import PathLike
 
-_FORMAT = "sostenuto-gram-1"
+_FORMAT = "sostenuto-gram-2"
+_COMPLETE = "complete"
 _COMMIT_SECONDS = 2.0
 """Tiles are brought to the disk and entered in the journal in groups, at least this often."""
 
 
 class Store(ABC):
-    """Where tiles go. ``finished`` holds the tiles that an earlier attempt left; `complete` gives the whole matrix."""
+    """Where tiles go. ``finished`` holds the tiles that are on the disk and their checksums; `complete` gives all."""
 
     def __init__(self, path: Path, grid: TileGrid, fingerprint: str) -> None:
         self.path, self.grid, self.fingerprint = path, grid, fingerprint
         self.journal = path.with_name(f"{path.name}.journal")
-        self.finished: set[Tile] = set()
+        self.finished: dict[Tile, int] = {}
         self.is_complete = False
-        self._pending: list[Tile] = []
+        self._pending: dict[Tile, int] = {}
         self._committed = time.monotonic()
 
     @abstractmethod
@@ -38,6 +46,14 @@ class Store(ABC):
     @abstractmethod
     def place(self, where: tuple[slice, slice], values: np.ndarray) -> None:
         """Write the numbers of one tile."""
+
+    @abstractmethod
+    def read(self, where: tuple[slice, slice]) -> np.ndarray:
+        """Read the numbers of one tile back."""
+
+    @abstractmethod
+    def reopen(self) -> None:
+        """Take back that the matrix is whole."""
 
     @abstractmethod
     def sync(self, tiles: list[Tile]) -> None:
@@ -71,33 +87,73 @@ class Store(ABC):
                 not path.exists(), f"{path}: expected a new path for the matrix", "got one in use", "choose another"
             )
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        rows, columns = self.grid.shape
+        size, free = 8 * rows * columns, shutil.disk_usage(self.path.parent).free
+        require(
+            size <= free,
+            f"{self.path}: expected room for {size:,} bytes",
+            f"got {free:,} on this disk",
+            "name a path on another one",
+        )
         self.create()
         header = {"format": _FORMAT, "fingerprint": self.fingerprint, "shape": self.grid.shape, "tile": self.grid.size}
         self._append([json.dumps(header)])
+
+    def check(self) -> None:
+        """Read the finished tiles back; those that are not as they were written are to be computed again."""
+        damaged = [tile for tile, checksum in self.finished.items() if self._is_damaged(tile, checksum)]
+        if not damaged:
+            return
+        warnings.warn(
+            f"{self.path}: {len(damaged)} of {len(self.finished)} tiles on the disk are not what was written; "
+            "they are computed again.",
+            UserWarning,
+            stacklevel=4,
+        )
+        for tile in damaged:
+            del self.finished[tile]
+        if self.is_complete:
+            self.reopen()
+            self.is_complete = False
 
     def write(self, tile: Tile, block: np.ndarray) -> None:
         """Write a tile and its mirror image; enter it in the journal with the next group."""
         for where, values in self.grid.placed(tile, block):
             self.place(where, values)
-        self._pending.append(tile)
+        self._pending[tile] = _checksum(block)
         if time.monotonic() - self._committed > _COMMIT_SECONDS:
             self.commit()
 
     def commit(self) -> None:
         """Bring the written tiles to the disk first, and enter them in the journal then."""
         if self._pending:
-            self.sync(self._pending)
-            self._append([f"{i} {j}" for i, j in self._pending])
+            self.sync(list(self._pending))
+            self._append([f"{i} {j} {checksum:08x}" for (i, j), checksum in self._pending.items()])
             self.finished.update(self._pending)
-        self._pending, self._committed = [], time.monotonic()
+        self._pending, self._committed = {}, time.monotonic()
 
     def complete(self) -> Any:
-        """Close the journal and open the matrix for reading."""
+        """Close the journal and open the matrix for reading, once every tile was read back as it was written."""
         self.commit()
         if not self.is_complete:
+            damaged = [tile for tile, checksum in self.finished.items() if self._is_damaged(tile, checksum)]
+            if damaged:
+                raise FileFormatError(
+                    self.working_path,
+                    "expected the numbers that were written",
+                    f"got others in {len(damaged)} tiles",
+                    "check the disk; the same call computes these tiles again",
+                )
             self.finish()
-            self._append(["complete"])
+            self._append([_COMPLETE])
         return self.open()
+
+    def _is_damaged(self, tile: Tile, checksum: int) -> bool:
+        try:
+            blocks = [self.read(where) for where, _ in self.grid.placed(tile, np.empty((0, 0)))]
+        except (OSError, ValueError, RuntimeError):  # a chunk that is cut short
+            return True
+        return any(_checksum(block.T if mirrored else block) != checksum for mirrored, block in enumerate(blocks))
 
     def _append(self, lines: list[str]) -> None:
         with self.journal.open("a", encoding="utf-8") as file:
@@ -114,8 +170,9 @@ class Store(ABC):
             header = json.loads(lines[0])
             require(header["format"] == _FORMAT, f"expected {_FORMAT}", f"got {header['format']!r}")
             known, lines = header["fingerprint"], lines[1:]
-            self.is_complete = "complete" in lines
-            self.finished = {_tile(line) for line in lines if line != "complete"}
+            # A matrix that was whole and then found damaged is whole when the journal says so again.
+            self.is_complete = bool(lines) and lines[-1] == _COMPLETE
+            self.finished = dict(_tile(line) for line in lines if line != _COMPLETE)
         except (ValueError, KeyError, IndexError, TypeError) as error:
             cure = "delete it together with the matrix and start anew"
             raise FileFormatError(self.journal, "expected a journal of tiles", f"got {error!r}", cure) from error
@@ -124,15 +181,18 @@ class Store(ABC):
                 f"{self.path}: expected the matrix of this kernel, these sequences and this tile size "
                 f"({self.fingerprint}), got another one ({known}); choose another out, or delete it and its journal."
             )
-        if self.is_complete:
-            self.finished = set(self.grid.tiles())
-        elif len(whole) < len(text):
+        if not self.is_complete and len(whole) < len(text):
             self.journal.write_text(whole, encoding="utf-8")
 
 
-def _tile(line: str) -> Tile:
-    row, column = line.split()
-    return int(row), int(column)
+def _tile(line: str) -> tuple[Tile, int]:
+    row, column, checksum = line.split()
+    return (int(row), int(column)), int(checksum, 16)
+
+
+def _checksum(block: np.ndarray) -> int:
+    """Give the CRC-32 of a tile's numbers; every NaN counts the same."""
+    return zlib.crc32(np.ascontiguousarray(np.where(np.isnan(block), np.nan, block)).data)
 
 
 class NpyStore(Store):
@@ -144,13 +204,32 @@ class NpyStore(Store):
         return self.path.with_name(f"{self.path.name}.part")
 
     def create(self) -> None:
-        """Make the file at its full size; the system keeps it sparse until tiles come."""
+        """Make the file at its full size, with its room on the disk: a map cannot tell when that runs out."""
         np.lib.format.open_memmap(self.working_path, mode="w+", dtype=np.float64, shape=self.grid.shape)
+        if not hasattr(os, "posix_fallocate"):
+            return
+        try:
+            with self.working_path.open("rb+") as file:
+                os.posix_fallocate(file.fileno(), 0, self.working_path.stat().st_size)
+        except OSError as error:
+            self.working_path.unlink()
+            raise InputError(
+                f"{self.path}: expected room for the matrix, got {error.strerror}; name a path on another disk."
+            ) from error
 
     def place(self, where: tuple[slice, slice], values: np.ndarray) -> None:
         """Map the file, write, and let go of the map."""
         mapped = np.lib.format.open_memmap(self.working_path, mode="r+")
         mapped[where] = values
+
+    def read(self, where: tuple[slice, slice]) -> np.ndarray:
+        """Map the file, and copy."""
+        there = self.path if self.is_complete else self.working_path
+        return np.array(np.load(there, mmap_mode="r", allow_pickle=False)[where])
+
+    def reopen(self) -> None:
+        """Take the name away."""
+        self.path.replace(self.working_path)
 
     def sync(self, tiles: list[Tile]) -> None:  # noqa: ARG002
         """Bring the file to the disk."""
@@ -164,11 +243,18 @@ class NpyStore(Store):
 
     def begin(self) -> None:
         """As the base class; a crash between renaming and the last line of the journal left a whole matrix."""
-        if self.journal.exists() and self.path.exists() and not self.working_path.exists():
+        if self.journal.exists() and self.path.exists() != self.working_path.exists():
             self._read_journal()
-            if not self.is_complete and self.finished == set(self.grid.tiles()):
-                self._append(["complete"])
+            if self.path.exists() and not self.is_complete:
+                self.path.replace(self.working_path)
+            elif self.working_path.exists() and self.is_complete:
+                self.working_path.replace(self.path)
         super().begin()
+        there = self.path if self.is_complete else self.working_path
+        expected, got = 8 * self.grid.shape[0] * self.grid.shape[1], there.stat().st_size
+        if got < expected:
+            cure = "delete it and its journal, and start anew"
+            raise FileFormatError(there, f"expected at least {expected:,} bytes", f"got {got:,}", cure)
 
     def open(self) -> Any:
         """Map the file for reading."""
@@ -207,6 +293,14 @@ class ZarrStore(Store):
         """Write one chunk."""
         self._array[where] = np.ascontiguousarray(values)
 
+    def read(self, where: tuple[slice, slice]) -> np.ndarray:
+        """Read one chunk."""
+        return np.asarray(self._array[where])
+
+    def reopen(self) -> None:
+        """Take back what the attributes say."""
+        self._array.attrs["complete"] = False
+
     def sync(self, tiles: list[Tile]) -> None:
         """Bring the tiles' chunk files to the disk."""
         for i, j in tiles:
@@ -234,6 +328,7 @@ def open_store(out: PathLike, grid: TileGrid, fingerprint: str) -> Iterator[Stor
     require(path.suffix in kinds, "expected out to end in .zarr or .npy", f"got {str(out)!r}")
     store = kinds[path.suffix](path, grid, fingerprint)
     store.begin()
+    store.check()
     try:
         yield store
     finally:

@@ -4,12 +4,13 @@ from typing import Any, no_type_check
 
 from numba import njit
 
+from sostenuto.ops._cpu.cache import CACHE
 from sostenuto.ops._cpu.tanh import tanh
 from sostenuto.ops.activation import ACTIVATIONS
 
 TANH, RELU, HARDTANH, LOGISTIC, IDENTITY, MODRELU = range(len(ACTIVATIONS))
 
-_OPTIONS: Any = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"contract"}}
+_OPTIONS: Any = {"nogil": True, "cache": CACHE, "error_model": "numpy", "fastmath": {"contract"}}
 
 
 @no_type_check

@@ -8,13 +8,14 @@ from jaxtyping import Float
 from numba import njit
 from torch import Tensor
 
+from sostenuto.ops._cpu.cache import CACHE
 from sostenuto.ops._cpu.workspace import PAGE
 
 BLOCK_BYTES = 8192
 """Bytes of one array's row in a block; measured best between 4 and 32 KiB."""
 FLUSH = 64
 """Steps summed in the working precision before they go into float64 sums."""
-OPTIONS: Any = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"contract"}}
+OPTIONS: Any = {"nogil": True, "cache": CACHE, "error_model": "numpy", "fastmath": {"contract"}}
 """How kernels are compiled: no interpreter, no checks, products and sums fused, kept on disk."""
 STAGGER = 320
 """Bytes between the places of two arrays; the sets of the first cache come again after a page."""

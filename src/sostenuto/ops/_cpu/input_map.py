@@ -11,9 +11,10 @@ from jaxtyping import Float
 from numba import njit
 from torch import Tensor
 
+from sostenuto.ops._cpu.cache import CACHE
 from sostenuto.ops._cpu.panel_product import multiply, pack
 
-_OPTIONS: Any = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"contract"}}
+_OPTIONS: Any = {"nogil": True, "cache": CACHE, "error_model": "numpy", "fastmath": {"contract"}}
 
 
 class InputMap(NamedTuple):

@@ -17,6 +17,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from torch import Tensor
 
+from sostenuto.ops._cpu.cache import CACHE
 from sostenuto.ops._cpu.prefetch import emit_prefetch, next_lines
 from sostenuto.ops._cpu.workspace import LINE
 
@@ -27,7 +28,7 @@ VECTORS = 4 if _WIDE else 2
 ROWS = 4
 
 _WORD = ir.IntType(64)
-_OPTIONS: Any = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"contract"}}
+_OPTIONS: Any = {"nogil": True, "cache": CACHE, "error_model": "numpy", "fastmath": {"contract"}}
 
 
 def pack(matrix: Float[Tensor, "K N"]) -> Any:

@@ -13,6 +13,7 @@ from numba import njit
 from torch import Tensor
 
 from sostenuto.ops._cpu.activation import activate_tile, slope_into
+from sostenuto.ops._cpu.cache import CACHE
 from sostenuto.ops._cpu.input_map import gather_inputs, input_map, project, project_back, sum_bias
 from sostenuto.ops._cpu.panel_product import ROWS, multiply, multiply_rows, pack, padded
 from sostenuto.ops._cpu.threads import run_blocks
@@ -26,7 +27,7 @@ CHUNK = 128
 SPREAD = 16
 """Numbers between the rows of a chunk's right factors: rows a power of two apart share few sets of the first cache."""
 
-_OPTIONS: Any = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"contract"}}
+_OPTIONS: Any = {"nogil": True, "cache": CACHE, "error_model": "numpy", "fastmath": {"contract"}}
 
 
 def forward(

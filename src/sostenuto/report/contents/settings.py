@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from sostenuto.choices import DataPart
 from sostenuto.report.judgment import evaluated_things
 from sostenuto.report.metrics import metric
 from sostenuto.report.numbers import counted, duration
 from sostenuto.report.section import Columns, Facts, Part, Prose, Section
 from sostenuto.report.text import one_line, shorten
-from sostenuto.results import DataPart, FitResult
+from sostenuto.results import FitResult
 
 _MOST_ROWS = 200
 _MOST_LETTERS = 300

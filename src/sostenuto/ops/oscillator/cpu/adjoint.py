@@ -12,11 +12,12 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from sostenuto.ops._cpu.cache import CACHE
 from sostenuto.ops._cpu.panel_product import VECTOR_BYTES, VECTORS, broadcast, side_by_side, whole
 from sostenuto.ops._cpu.prefetch import emit_prefetch
 from sostenuto.ops._cpu.step_loop import step_loop
 
-_OPTIONS: Any = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": False}
+_OPTIONS: Any = {"nogil": True, "cache": CACHE, "error_model": "numpy", "fastmath": False}
 """Not what other kernels are compiled with: which products and sums are fused is said at each of them."""
 _TOGETHER = VECTORS // 2
 """Vectors that are walked at once: steps of one depend on each other, and those of another fill the gaps."""

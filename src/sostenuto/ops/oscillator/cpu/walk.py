@@ -12,6 +12,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from sostenuto.ops._cpu.cache import CACHE
 from sostenuto.ops._cpu.panel_product import VECTOR_BYTES, VECTORS, broadcast, side_by_side, whole
 from sostenuto.ops._cpu.prefetch import emit_prefetch
 from sostenuto.ops._cpu.step_loop import step_loop
@@ -19,7 +20,7 @@ from sostenuto.ops._cpu.tanh import tanh_of_vectors, tanh_with_slope_of_vectors
 
 STEPS = 4
 """Steps that columns run through before the next columns do; best of 2, 3, 4 and 8 forth, as good as 2 and 3 back."""
-_OPTIONS: Any = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": False}
+_OPTIONS: Any = {"nogil": True, "cache": CACHE, "error_model": "numpy", "fastmath": False}
 """Not what other kernels are compiled with: which products and sums are fused is said at each of them."""
 _FUSED = ("contract",)
 

@@ -11,6 +11,7 @@ from typing import Any, no_type_check
 import numpy as np
 from numba import njit
 
+from sostenuto.ops._cpu.cache import CACHE
 from sostenuto.ops._cpu.threads import run_blocks
 from sostenuto.ops.recurrent_ntk.cpu.profile import Profiles
 
@@ -21,7 +22,7 @@ ROWS = 4
 LANES = 32
 """Blocks are rounded up to so many pairs, some vector registers, so that no loop has a tail; the rest is dropped."""
 
-_OPTIONS: Any = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"contract"}}
+_OPTIONS: Any = {"nogil": True, "cache": CACHE, "error_model": "numpy", "fastmath": {"contract"}}
 _INLINE: Any = {"error_model": "numpy", "fastmath": {"contract"}, "inline": "always"}
 _HALF_TURN, _BY_TURN, _BY_HALF = math.pi, 0.5 / math.pi, 2.0 / math.pi
 # arcsin(w)/w as a polynomial in w² on [0, ½], interpolated at Chebyshev's nodes: relative error 2e-16.

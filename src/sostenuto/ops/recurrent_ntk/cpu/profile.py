@@ -13,12 +13,13 @@ import numpy as np
 from numba import njit
 
 from sostenuto.checks import InputError
+from sostenuto.ops._cpu.cache import CACHE
 from sostenuto.ops._cpu.threads import run_blocks
 
 LARGEST = 1e300
 SMALL, LARGE = 1e-100, 1e100
 """Standard deviations between these need no power of 2 taken out."""
-_OPTIONS: Any = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"contract"}}
+_OPTIONS: Any = {"nogil": True, "cache": CACHE, "error_model": "numpy", "fastmath": {"contract"}}
 _INLINE: Any = {**_OPTIONS, "inline": "always"}
 _LN2, _ROOT_HALF = math.log(2.0), math.sqrt(0.5)
 _NONE = -(1 << 40)

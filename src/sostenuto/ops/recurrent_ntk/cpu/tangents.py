@@ -14,11 +14,12 @@ from typing import Any, no_type_check
 import numpy as np
 from numba import njit
 
+from sostenuto.ops._cpu.cache import CACHE
 from sostenuto.ops._cpu.threads import run_blocks
 from sostenuto.ops.recurrent_ntk.cpu.kernel import BLOCK, ROWS, _relu, _rounded
 from sostenuto.ops.recurrent_ntk.cpu.profile import Profiles
 
-_OPTIONS: Any = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"contract"}}
+_OPTIONS: Any = {"nogil": True, "cache": CACHE, "error_model": "numpy", "fastmath": {"contract"}}
 _BY_TURN = 0.15915494309189535
 NEAR = 1e-9
 """Below this sin θ the slope's derivative counts as 0: it is of the order of sin θ there, as δ′ is of that of δ."""

@@ -15,6 +15,7 @@ from jaxtyping import Float
 from numba import njit
 from torch import Tensor
 
+from sostenuto.ops._cpu.cache import CACHE
 from sostenuto.ops._cpu.threads import run_blocks
 
 MOST_LANES = 64
@@ -25,7 +26,7 @@ CACHED = 2**15
 KEPT = 2**20
 """Numbers of one block's earlier levels that the backward pass keeps at a time, where a path is longer than that."""
 
-_OPTIONS = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"contract"}}
+_OPTIONS = {"nogil": True, "cache": CACHE, "error_model": "numpy", "fastmath": {"contract"}}
 
 
 def forward(increments: Float[Tensor, "B T d"], level: int, prefixes: bool) -> Float[Tensor, "B *T_size"]:

@@ -10,17 +10,18 @@ import numpy as np
 from sostenuto.checks import InputError, SostenutoError
 from sostenuto.data.dataset import Dataset
 from sostenuto.data.encoding import Encoding
+from sostenuto.data.parts import divide, training_count
 from sostenuto.data.targets import task_of
-from sostenuto.estimators.estimator_run import estimator_config, fit_estimator, new_estimator
+from sostenuto.estimators.runs import model_of
+from sostenuto.estimators.runs.at_once import fit_estimator, new_estimator
 from sostenuto.kernels.recurrent_ntk import RecurrentNTK
 from sostenuto.results import Candidate
 from sostenuto.training import recipes
 from sostenuto.training.config import DataConfig, RunConfig, TrainingConfig
-from sostenuto.training.data import divide, training_count
 from sostenuto.training.run import fit_parts
 from sostenuto.training.tune import cross_validate, folded_parts
 
-NETWORK = "unicornn"
+NETWORK = "stack"
 """The layer that stands for trained networks."""
 GRAMS = 150
 """Gram matrices that the search for the kernel's σ computes, about."""
@@ -61,14 +62,12 @@ def choose_model(
     is chosen over a cheaper one only if it leads by more than one standard error. The budget is in seconds.
     """
     began = time.perf_counter()
-    said: dict[str, dict[str, Any]] = {"data": {}, "options": {}, "training": {}, "model": {}}
     base = RunConfig(data=data, training=TrainingConfig(seed=seed))
     parts = divide(dataset, replace(data, validation=0.0), seed=seed)
-    encoding = Encoding.fit(parts.train, scaling=data.scaling, missing=data.missing)  # pyright: ignore[reportArgumentType]
+    encoding = Encoding.fit(parts.train, scaling=data.scaling, missing=data.missing)
     network = {"model": {"layer": NETWORK}, "training": {"seed": seed}}
     configs = {
-        "oscillators": estimator_config("oscillators", base, data, said),
-        "rntk": estimator_config("rntk", base, data, said),
+        **{name: _defaults(name, base, data) for name in ("oscillators", "rntk")},
         NETWORK: recipes.run_config(data, dataset.train, training_count(dataset, data), network),
     }
     if encoding.classes:
@@ -89,6 +88,11 @@ def choose_model(
         if one.score is not None and best.score is not None and one.score > best.score + best.standard_error:
             best = one
     return Choice(tuple(candidates), configs[best.name])
+
+
+def _defaults(name: str, base: RunConfig, data: DataConfig) -> RunConfig:
+    chosen: dict[str, dict[str, Any]] = {"data": {}, "options": {}, "training": {}, "model": {"layer": name}}
+    return model_of(name).settings(base, {}, chosen, data, None)
 
 
 def _try_estimator(config: RunConfig, encoding: Encoding, train: Any, how: str) -> Candidate:

@@ -1,0 +1,82 @@
+"""Where sequences come from and how they are read, as data; and how settings say what they are for."""
+
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from sostenuto.checks import check_choice, check_count, check_fraction
+from sostenuto.choices import Layout, Missing, NamedTask, Scaling, Spacing, Split
+
+
+def setting(default: Any, help: str) -> Any:
+    """Make a setting that the command line offers as an option of the same name, with ``help`` as its text."""
+    return field(default=default, metadata={"help": help})
+
+
+def check_choices(settings: Any) -> None:
+    """Refuse any text of a record of settings that its type does not list."""
+    for name, hint in get_type_hints(type(settings)).items():
+        if get_origin(hint) is Literal:
+            check_choice(name, getattr(settings, name), get_args(hint))
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Where the sequences come from and how they are read, split and scaled.
+
+    ``source`` is a data-set name or a file, ``test`` a second file. ``validation`` is the fraction of the training part
+    held out (0: none), ``test_fraction`` what becomes the test part where none is given; ``split`` how both are drawn.
+    With ``task = "forecast"`` a file's series are cut into windows of ``window`` steps with the next ``horizon`` as
+    target, divided in time. ``task = "sequence"`` has a target at every step: text, booleans and whole numbers of at
+    most 20 different values are classes, other numbers a regression; ``"step-classification"`` and
+    ``"step-regression"`` say which. In a table ``ignore`` names columns to leave out, ``categorical`` columns of text
+    that become one channel per value; uneven times become time spans unless ``timespans = "ignore"`` takes
+    the steps as evenly spaced. ``checksum`` is filled in by the run, so that other data are refused later.
+    """
+
+    source: str = "digits"
+    test: str = setting("", "A file with the test part.")
+    task: NamedTask = setting(
+        "",
+        "Where the file does not say. sequence has a target at every step (a few whole numbers or names are classes; "
+        "step-classification and step-regression say which).",
+    )
+    layout: Layout = setting("btc", "Axes of a 3-D array: (batch, time, channel) or (batch, channel, time).")
+    target: str = setting("", "Column of the target in a table.")
+    series: str = setting("", "Column that names the series in a long table.")
+    time: str = setting("", "Column of the time in a long table.")
+    group: str = setting("", "Column of the group that a split must keep together.")
+    ignore: tuple[str, ...] = setting((), "A column of a table to leave out.")
+    categorical: tuple[str, ...] = setting((), "A column of text, read as one channel per value.")
+    timespans: Spacing = setting("use", "Whether uneven times become time spans, or only order the steps.")
+    missing: Missing = setting("refuse", "What to do with NaN.")
+    scaling: Scaling = setting("standard", "How channels are scaled.")
+    validation: float = setting(0.15, "Fraction of the training part held out.")
+    test_fraction: float = 0.2
+    split: Split = setting("stratified", "How parts are drawn.")
+    window: int = setting(32, "Steps of a forecasting window.")
+    horizon: int = setting(1, "Steps to forecast.")
+    checksum: str = ""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        for name in ("window", "horizon"):
+            check_count(name, getattr(self, name))
+        for name in ("validation", "test_fraction"):
+            check_fraction(name, getattr(self, name))
+
+
+def option_help(section: type) -> dict[str, tuple[Any, str]]:
+    """Give the type and the text of each setting that is an option, with its choices.
+
+    >>> option_help(DataConfig)["missing"]
+    (<class 'str'>, 'What to do with NaN: refuse, mask or interpolate.')
+    """
+    hints, found = get_type_hints(section), {}
+    for each in fields(section):
+        if "help" in each.metadata:
+            hint, text = hints[each.name], each.metadata["help"]
+            if get_origin(hint) is Literal:
+                *some, last = (choice for choice in get_args(hint) if choice)
+                hint, text = str, f"{text.removesuffix('.')}: {', '.join(some)} or {last}."
+            found[each.name] = (hint, text)
+    return found

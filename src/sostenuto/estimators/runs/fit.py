@@ -1,0 +1,177 @@
+"""From what was asked of a fit to a finished run: settings, data, a choice among models, and a folder."""
+
+import json
+import tomllib
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from sostenuto.checks import check_choice, require, shown
+from sostenuto.data.dataset import Dataset
+from sostenuto.data.files.atomic import write_atomically
+from sostenuto.data.source import absolute
+from sostenuto.estimators.runs import (
+    AUTO,
+    FORECASTER,
+    Chosen,
+    Conditions,
+    FittedRun,
+    Model,
+    is_plain_forecast,
+    model_of,
+    named_models,
+)
+from sostenuto.nn import LAYERS
+from sostenuto.report.contents.choice import choice_section
+from sostenuto.report.section import Section
+from sostenuto.results import Candidate
+from sostenuto.training.config import DataConfig, ModelConfig, RunConfig, overlaid
+from sostenuto.training.probes import PROBES
+from sostenuto.training.processes import main_decides
+from sostenuto.training.run_folder import new_folder, open_folder, run_folder
+
+Audit = Callable[[Path], Sequence[Section]]
+"""Audits a run and gives the sections of the page that say what it found."""
+
+
+@dataclass(frozen=True)
+class FitRequest:
+    """What is asked of a fit: settings by section, and where the run goes."""
+
+    chosen: Chosen
+    config: Path | None = None
+    out: Path | None = None
+    overwrite: bool = False
+    budget: float = 60.0
+    compare: tuple[str, ...] = ()
+    conditions: Conditions = field(default_factory=Conditions)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A fit with everything settled before a file is written."""
+
+    model: Model
+    config: RunConfig
+    dataset: Dataset | None
+    candidates: tuple[Candidate, ...] = ()
+
+
+def fit_run(request: FitRequest, *, resume: Path | None = None, audit: Audit | None = None) -> FittedRun | None:
+    """Fit and leave a whole run with its page in a folder; None in every process but the first."""
+    for option, names, known in (("probe", request.conditions.probes, PROBES), ("compare", request.compare, LAYERS)):
+        for name in names:
+            check_choice(option, name, known)
+    plan = _resumed(request, resume) if resume is not None else _planned(request, looks_inside=audit is not None)
+    inside = {"probe": request.conditions.probes, "audit": audit}
+    given = [name for name, value in inside.items() if value and not plan.model.has_states]
+    require(not given, f"expected options that {plan.config.model.layer} has", f"got {shown(given)}")
+
+    def enter() -> Path:
+        name = Path(plan.config.data.source).stem if plan.dataset is None else plan.dataset.name
+        folder = resume or request.out or new_folder(name, plan.config.model.layer)
+        return stack.enter_context(run_folder(folder, overwrite=request.overwrite, resume=resume is not None))
+
+    with ExitStack() as stack:
+        folder = main_decides(enter, request.conditions.device)
+        fitted = plan.model.fit(plan.dataset, plan.config, folder, request.conditions)
+        if fitted is not None:
+            sections = [] if audit is None else list(audit(folder))
+            _write_page(plan, fitted, [*_compared(request, plan, fitted), *sections], request.budget)
+    return fitted
+
+
+def _resumed(request: FitRequest, folder: Path) -> Plan:
+    """Take the run's own settings, and those of the training that were chosen anew."""
+    chosen = request.chosen
+    given = [key for name, values in chosen.items() if name != "training" for key in values]
+    given += ["seed"] if "seed" in chosen["training"] else []
+    given += [name for name in ("config", "out", "overwrite") if getattr(request, name)]
+    require(
+        not given,
+        "expected --resume with settings of the training alone, such as --learning-rate",
+        f"got others too ({shown(given)})",
+        "start a new run with them",
+    )
+    _, config = open_folder(folder)
+    model = model_of(config.model.layer)
+    changed = chosen["training"]
+    require(
+        not changed or model.has_states, f"expected --resume alone for {config.model.layer}", f"got {shown([*changed])}"
+    )
+    config = replace(config, training=overlaid(config.training, changed))
+    return Plan(model, config, model.open(config.data, config.training.seed, request.conditions))
+
+
+def _planned(request: FitRequest, *, looks_inside: bool) -> Plan:
+    """Put what was chosen over the config file, and both over the recipe of the model and the task."""
+    chosen, path = request.chosen, request.config
+    base = RunConfig() if path is None else RunConfig.load(path)
+    written: dict[str, Any] = {} if path is None else tomllib.loads(path.read_text(encoding="utf-8"))
+    layer = _layer(request, base, looks_inside=looks_inside or bool(request.conditions.probes))
+    chosen = {**chosen, "model": {**chosen["model"], "layer": layer}}
+    data = absolute(overlaid(base.data, {"checksum": "", **chosen["data"]}))
+    seed = chosen["training"].get("seed", base.training.seed)
+    model = model_of(layer)
+    dataset = model.open(data, seed, request.conditions)
+    if dataset is None or layer != AUTO:
+        return Plan(model, model.settings(base, written, chosen, data, dataset), dataset)
+    return _chosen_plan(request, base, chosen, data, dataset)
+
+
+def _layer(request: FitRequest, base: RunConfig, *, looks_inside: bool) -> str:
+    """Name the model: a network where nothing was named but something that only a network has."""
+    chosen = request.chosen
+    named = chosen["model"].get("layer", "")
+    if request.config is not None:
+        return named or base.model.layer
+    if is_plain_forecast(chosen, looks_inside=looks_inside):
+        return FORECASTER
+    of_a_network = looks_inside or chosen["options"] or chosen["model"] or set(chosen["training"]) - {"seed"}
+    layer = named or (ModelConfig.layer if of_a_network else AUTO)
+    check_choice("model", layer, named_models())
+    return layer
+
+
+def _chosen_plan(request: FitRequest, base: RunConfig, chosen: Chosen, data: DataConfig, dataset: Dataset) -> Plan:
+    """Choose among the models that suit the data, within the budget."""
+    from sostenuto.estimators.runs.choice import can_choose, choose_model
+
+    if not can_choose(dataset):
+        chosen = {**chosen, "model": {**chosen["model"], "layer": ModelConfig.layer}}
+        model = model_of(ModelConfig.layer)
+        return Plan(model, model.settings(base, {}, chosen, data, dataset), dataset)
+    asked = model_of("oscillators").settings(base, {}, chosen, data, dataset)
+    seed, device = asked.training.seed, request.conditions.device
+    choice = choose_model(dataset, asked.data, seed=seed, budget=request.budget, device=device)
+    return Plan(model_of(choice.name), choice.config, dataset, choice.candidates)
+
+
+def _compared(request: FitRequest, plan: Plan, fitted: FittedRun) -> list[Section]:
+    """Train other networks beside the model where they were asked for, and say so in a section and everywhere else."""
+    if not request.compare:
+        return []
+    from sostenuto.estimators.runs.compare import train_compared
+    from sostenuto.report.contents.compare import comparison_section
+
+    require(plan.dataset is not None, "expected sequences with targets for --compare", "got series to forecast")
+    assert plan.dataset is not None
+    assert fitted.result is not None
+    names, limit = request.compare, request.budget
+    others = train_compared(names, plan.dataset, plan.config, fitted.folder, limit, request.conditions)
+    fitted.facts["compared"] = [{"name": one.model, "score": one.score} for one in others]
+    fitted.rows[-2:-2] = [(f"  {one.model}", f"{one.score:.4f}") for one in others]
+    return [comparison_section(fitted.result, others)]
+
+
+def _write_page(plan: Plan, fitted: FittedRun, sections: Sequence[Section], budget: float) -> None:
+    """Write the page; where a model was chosen, it says why."""
+    if plan.candidates:
+        listed = [candidate.to_dict() for candidate in plan.candidates]
+        write_atomically(fitted.folder / "choice.json", json.dumps(listed, indent=1))
+        name, is_accuracy = plan.config.model.layer, bool(fitted.result and fitted.result.classification)
+        reason = choice_section(plan.candidates, name, is_accuracy=is_accuracy, budget=budget)
+        sections = [reason, *sections]
+    write_atomically(fitted.folder / "report.html", fitted.page(sections))
