@@ -12,6 +12,8 @@ from sostenuto.data.dataset import SequenceSet
 from sostenuto.data.tasks.sinusoid import sinusoid
 from sostenuto.estimators.rntk.base import grid_points
 from sostenuto.experiments.settings import Settings
+from sostenuto.experiments.tasks.contest import standard_error as mean_error
+from sostenuto.experiments.tasks.contest import unsure
 from sostenuto.experiments.tasks.ucr_kernels import KERNELS, grid_of, kernel_of
 from sostenuto.experiments.workbench import Workbench
 from sostenuto.report.figures.plot import lines
@@ -198,9 +200,16 @@ def standard_error(values: Float64[np.ndarray, "point run"]) -> Float64[np.ndarr
     return values.std(axis=1, ddof=1) / count**0.5 if count > 1 else np.zeros(len(values))
 
 
-def ahead(found: Ratios, one: str, others: Sequence[str]) -> tuple[bool, str]:
-    """Say whether ``one`` has the highest mean at every point, and by how much at least and at most."""
-    rest = np.max([found[name].mean(axis=1) for name in others], axis=0)
-    lead = found[one].mean(axis=1) - rest
-    said = ", ".join(f"{each:+.2f}" for each in lead)
-    return bool(lead.min() > 0), f"{said} dB from point to point"
+def judge_ahead(bench: Workbench, law: str, found: Ratios, one: str, others: Sequence[str]) -> None:
+    """Judge whether ``one`` has the highest mean at every point, run by run against the next."""
+    means = np.array([found[name].mean(axis=1) for name in others])
+    rivals = [others[int(place)] for place in means.argmax(axis=0)]
+    gaps = [found[one][point] - found[rival][point] for point, rival in enumerate(rivals)]
+    judge_gaps(bench, law, gaps, ", ".join(f"{gap.mean():+.2f}" for gap in gaps) + " dB from point to point")
+
+
+def judge_gaps(bench: Workbench, law: str, gaps: Sequence[Float64[np.ndarray, " run"]], said: str) -> None:
+    """Judge whether the means over runs of all differences are above 0; two standard errors decide."""
+    doubts = [unsure(float(gap.mean()), [mean_error(gap.tolist())]) for gap in gaps]
+    lost = any(gap.mean() < 0 and not doubt for gap, doubt in zip(gaps, doubts, strict=True))
+    bench.law(law, not lost, said, undecided="" if lost else next((doubt for doubt in doubts if doubt), ""))
