@@ -134,20 +134,6 @@ class GridScores:
         return found
 
 
-def judge_again(
-    candidates: Sequence[tuple[Float64[np.ndarray, "n n"], float]],
-    classes: Int[np.ndarray, " n"],
-    deals: Sequence[Fold],
-) -> tuple[int, float]:
-    """Cross-validate Gram matrices, each with a cost, over several deals of folds; return the best and its accuracy.
-
-    The first of equals wins; `accuracies` gives them all.
-    """
-    found = accuracies(candidates, classes, deals)
-    best = int(np.argmax(found))
-    return best, float(found[best])
-
-
 def accuracies(
     candidates: Sequence[tuple[Float64[np.ndarray, "n n"], float]],
     classes: Int[np.ndarray, " n"],
