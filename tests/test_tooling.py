@@ -84,6 +84,25 @@ def test_nothing_read_from_a_file_can_run() -> None:
     assert {path: found for path, found in modules.items() if found} == {}
 
 
+def test_the_sdist_holds_what_its_tests_read() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    included = set(project["tool"]["hatch"]["build"]["targets"]["sdist"]["include"])
+    for name in included:
+        assert (ROOT / name).exists(), name
+    text = "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "tests").rglob("*.py")))
+    read = set(re.findall(r"""(?:ROOT|parents\[[12]\]\)?) / "([^"/]+)\"""", text))
+    assert {"docs", "results", "pyproject.toml"} <= read
+    assert read - {"pyproject.toml", ".gitignore"} <= included
+
+
+def test_every_dependency_has_its_license_listed() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    groups = [project["dependencies"], *project["optional-dependencies"].values()]
+    names = {re.match(r"[A-Za-z0-9_.-]+", one)[0].lower() for group in groups for one in group}
+    listed = set(re.findall(r"^\| ([a-z0-9_.-]+) \|", (ROOT / "LICENSES.md").read_text(encoding="utf-8"), re.MULTILINE))
+    assert names - {"sostenuto"} <= listed
+
+
 def test_no_source_file_is_over_400_lines() -> None:
     lines = {relative(path): len(path.read_text(encoding="utf-8").splitlines()) for path in SOURCES}
     assert {path: count for path, count in lines.items() if count > 400} == {}

@@ -25,7 +25,7 @@ from sostenuto.estimators.rntk.evidence import (
     profile_likelihood,
 )
 from sostenuto.estimators.rntk.regressor import leave_one_out
-from sostenuto.estimators.rntk.search import GridScores, SupportVectors, out_of_fold_scores, right_answers
+from sostenuto.estimators.rntk.search import GridScores, SupportVectors, accuracies, out_of_fold_scores, right_answers
 from sostenuto.kernels import RecurrentNTK, as_objects
 
 SMALL = {"sigma_w": (1.4, 1.45), "sigma_b": 0.1, "sigma_h": 0.0, "folds": 4, "random_state": 0}
@@ -202,6 +202,16 @@ class TestProtocol:
         assert first == sorted(first)
         assert first != second
         assert min(max(first), max(second)) > 50
+
+    def test_what_is_in_question_is_judged_over_all_deals(self):
+        rng = np.random.default_rng(0)
+        classes = np.arange(60) % 2
+        points = rng.normal(size=(60, 2)) + np.stack([2.0 * classes, 0 * classes], axis=1)
+        good, bad = points[:, :1] @ points[:, :1].T, points[:, 1:] @ points[:, 1:].T
+        deals = [deal_folds(classes, 5, seed) for seed in range(3)]
+        worst, best, equal = accuracies([(bad, 1.0), (good, 1.0), (good, 1.0)], classes, deals)
+        assert worst < best == equal
+        assert best == np.mean([right_answers(good, classes, folds, [1.0])[0] / 60 for folds in deals])
 
     def test_scores_out_of_fold_do_not_see_their_own_label(self):
         rng = np.random.default_rng(0)

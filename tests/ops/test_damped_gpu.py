@@ -37,7 +37,8 @@ def check(T, B, H, *, steps=1, rows=1, ragged=False, spread=False, dtype=torch.f
         error = ((one.double() - other).abs().max() / other.abs().max()).item()
         assert one.shape == other.shape
         assert error <= 1e-5, (T, B, H, index, error)
-    assert gpu.forward(*tensors, lengths, keep=False)[0].equal(outputs)
+    # A compiler may fuse other products where nothing is kept, so the last bit is free.
+    torch.testing.assert_close(gpu.forward(*tensors, lengths, keep=False)[0], outputs, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("T", [1, 7, 8, 17])

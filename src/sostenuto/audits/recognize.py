@@ -160,7 +160,7 @@ def _embedding(model: nn.Module, X: Any) -> nn.Embedding | None:  # noqa: N803
     if not (whole and tables):
         return None
     seen: list[nn.Embedding] = []
-    ids = torch.as_tensor(np.asarray(X[:1])).long().to(place_of(model)[0])
+    ids = torch.as_tensor(X[:1]).long().to(place_of(model)[0])
 
     def keep(module: nn.Module, given: tuple[Tensor, ...]) -> None:
         if isinstance(module, nn.Embedding) and torch.equal(given[0].reshape(-1), ids.reshape(-1)):
@@ -203,7 +203,7 @@ def _output(model: nn.Module, X: Any, y: Any, lengths: Any) -> tuple[Callable[[A
     scores = answer if pick is None else pick(answer)
     if not isinstance(scores, Tensor) or not scores.is_floating_point():
         return None, ""
-    steps = np.asarray(X[0]).shape[0]
+    steps = len(X[0])
     read, how = _read(model, scores, None if shorter is None or pick is None else pick(shorter), shorter, y, steps)
     if read is None:
         return pick, said
@@ -216,8 +216,8 @@ def _probe(model: nn.Module, X: Any, lengths: Any) -> tuple[Any, Any] | None:  #
     """Ask about a few sequences of the first one's length, and about all but their last step."""
     device, dtype = place_of(model)
     steps = len(X[0])
-    rows = [np.asarray(row, dtype=float) for row in X[: 4 * PROBED] if len(row) == steps][:PROBED]
-    values = torch.as_tensor(np.stack(rows)).to(device, dtype)
+    rows = [torch.as_tensor(row).to(device, dtype) for row in X[: 4 * PROBED] if len(row) == steps][:PROBED]
+    values = torch.stack(rows)
     values = values[:, :, None] if values.ndim == 2 else values
     takes = "lengths" in inspect.signature(model.forward).parameters
 
@@ -227,7 +227,7 @@ def _probe(model: nn.Module, X: Any, lengths: Any) -> tuple[Any, Any] | None:  #
             return model(given, **options)
 
     if lengths is not None:
-        values = values[:, : max(int(np.asarray(lengths)[: len(values)].min()), 1)]
+        values = values[:, : max(int(torch.as_tensor(lengths)[: len(values)].min()), 1)]
     try:
         whole = answer(values)
     except Exception:

@@ -44,6 +44,7 @@ def fit(
     model: Annotated[str, typer.Option(help=_MODELS)] = "",
     hidden_size: Annotated[int | None, typer.Option(help="Units of a layer.")] = None,
     num_layers: Annotated[int | None, typer.Option(help="Layers stacked.")] = None,
+    half_life: Annotated[float | None, typer.Option(help="Steps that the layer provably remembers.")] = None,
     option: LayerOption = None,
     setting: SettingOption = None,
     budget: Annotated[str, typer.Option(help="Time for the choice among models: 60s, 5m, 1h.")] = "60s",
@@ -74,7 +75,7 @@ def fit(
     from sostenuto.estimators.runs.fit import FitRequest, fit_run
 
     add_named(settings, setting)
-    sizes = {"hidden_size": hidden_size, "num_layers": num_layers}
+    sizes = {"hidden_size": hidden_size, "num_layers": num_layers, "half_life": half_life}
     settings["options"] = {name: size for name, size in sizes.items() if size is not None} | named_values(option)
     settings["data"] |= {} if data is None else {"source": data}
     settings["model"] |= {"layer": model} if model else {}

@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import json
 import lzma
 import tarfile
 import zipfile
@@ -9,11 +10,12 @@ import zlib
 from collections.abc import Callable, Collection, Iterator
 from http.client import HTTPException
 from pathlib import Path, PurePosixPath
+from typing import TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from sostenuto.checks import FileFormatError, SostenutoError, require, shown
-from sostenuto.data.files.atomic import atomic
+from sostenuto.data.files.atomic import atomic, write_atomically
 from sostenuto.data.files.text import most_unpacked, too_large
 from sostenuto.types import PathLike
 from sostenuto.version import __version__
@@ -23,6 +25,9 @@ TIMEOUT = 30.0
 ATTEMPTS = 3
 DAMAGED = (OSError, EOFError, RuntimeError, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile)
 """What a truncated or corrupted compressed file can raise while it is read."""
+
+
+Used = TypeVar("Used")
 
 
 class DownloadError(SostenutoError, OSError):
@@ -57,6 +62,23 @@ def fetch(url: str, target: PathLike, *, sha256: str | None = None, progress: bo
     finally:
         tag.unlink(missing_ok=True)
     return part.replace(target)
+
+
+def fetch_recorded(url: str, target: PathLike, ledger: PathLike, use: Callable[[Path], Used]) -> Used:
+    """Download like `fetch` a file whose publisher names no checksum, and return what ``use`` makes of it.
+
+    The checksum of the first file that can be used is recorded in ``ledger``, a JSON object by address; a later
+    download has to be the same file. A publisher who replaces a file is noticed, one who gave a wrong one at first is
+    not.
+    """
+    book = Path(ledger)
+    known = json.loads(book.read_text(encoding="utf-8")) if book.exists() else {}
+    path = fetch(url, target, sha256=known.get(url))
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    used = use(path)
+    write_atomically(book, json.dumps(known | {url: digest}, indent=1, sort_keys=True))
+    return used
 
 
 def _pull(url: str, part: Path, tag: Path, progress: bool, verifiable: bool) -> None:

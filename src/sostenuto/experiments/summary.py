@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sostenuto.experiments.catalog import names
-from sostenuto.experiments.expectation import ORDER
+from sostenuto.experiments.expectation import NOT_RUN, ORDER
 from sostenuto.experiments.stored import read_result
 from sostenuto.report.experiment import evaluations, judged, ours, theirs
 from sostenuto.report.numbers import number
@@ -127,8 +127,14 @@ def _told(one: ExperimentNumber) -> str:
 def _row(one: ExperimentNumber, result: ExperimentResult) -> str:
     spread = "–" if one.spread is None else f"{number(one.spread, digits=2)} over {one.count}"
     seeds = ", ".join(map(str, one.seeds)) or "–"
-    cells = (one.name, ours(one), theirs(one), judged(one), spread, seeds, one.recipe or result.recipe)
+    cells = (one.name, ours(one), theirs(one), judged(one), spread, seeds, _own_recipe(one, result))
     return f"| {' | '.join(map(_plain, cells))} |"
+
+
+def _own_recipe(one: ExperimentNumber, result: ExperimentResult) -> str:
+    if one.verdict == NOT_RUN:
+        return "–"
+    return "as above" if one.recipe in ("", result.recipe) else one.recipe
 
 
 def _plain(text: str) -> str:

@@ -87,7 +87,11 @@ class ConstrainedModule(nn.Module):
     def constrain_parameter(self, name: str, constraint: nn.Module) -> None:
         """Let the parameter ``name`` be the image of a free one under ``constraint``."""
         parametrize.register_parametrization(self, name, constraint)
-        setattr(type(self), name, _Guard(getattr(type(self), name), name))
+        setattr(type(self), name, _Guard(self.related(name, getattr(type(self), name)), name))
+
+    def related(self, name: str, constrained: property) -> property:  # noqa: ARG002
+        """Give the property of a constrained parameter; a subclass may relate it to another parameter."""
+        return constrained
 
     def read_parameter(self, name: str) -> Tensor:
         """Give a parameter as a plain tensor; a constrained one comes constrained."""

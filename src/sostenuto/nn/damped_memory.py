@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from sostenuto.checks import require
 from sostenuto.nn.certificates import LevelDecay
 
 
@@ -33,7 +34,7 @@ def damped_decay(
     (0.1, 0.1, array([6.931]))
     """
     decay = np.concatenate([unit.decay.detach().double().cpu().numpy() for unit in directions])
-    off = 16 * torch.finfo(directions[0].decay.dtype).eps
+    off = _rounding(directions[0].decay.dtype)
     fast, slow = decay * spans[1] * (1 + off) + off, decay * spans[0] * (1 - off) - off
     lives = math.log(2) / fast * (1 - 1e-15)
     rates = float(fast.max()), float(slow.min())
@@ -45,3 +46,20 @@ def damped_decay(
     if drive is not None and rates[1] > 0:
         reach = drive * float(np.linalg.norm(gain / -np.expm1(-slow))) * (1 + off)
     return LevelDecay(*rates, push, float(readout.max()) * (1 + off), reach, (1.0, 1.0)), lives
+
+
+def promised_decay(half_life: float, dtype: torch.dtype) -> float:
+    """Give the γ below which a half-life is certified, rounding of the coefficients counted.
+
+    >>> round(1 / promised_decay(100.0, torch.float64), 6) == round(100 / math.log(2), 6)
+    True
+    """
+    off = _rounding(dtype)
+    rate = (math.log(2) / half_life - 2 * off) * (1 - 2 * off)
+    most = math.floor(math.log(2) / (4 * off))
+    require(rate > 2 * off, f"expected half_life of at most {most} steps in {dtype}", f"got {half_life:g}")
+    return rate
+
+
+def _rounding(dtype: torch.dtype) -> float:
+    return 16 * torch.finfo(dtype).eps

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from sostenuto.checks import check_positive, require
 from sostenuto.nn.certificates import Certificate, MemoryCertificate, over_spans, refused, remembering
-from sostenuto.nn.damped_memory import DampedUnits, damped_decay
+from sostenuto.nn.damped_memory import DampedUnits, damped_decay, promised_decay
 from sostenuto.nn.fused import FusedLayer, check_backend
 from sostenuto.ops.damped import damped_scan, held_coefficients
 
@@ -41,6 +41,8 @@ class DampedOscillators(FusedLayer):
         bidirectional: as in torch.
         time_scales: the shortest and the longest 1/γ at the start, in steps; units are spaced evenly between their
             logarithms, and ω is drawn between 1/τ of a unit's time scale τ and π, evenly in its logarithm.
+        half_life: steps n for which every unit keeps at least half of any difference: γ = 1/(e^{−ν} + n/ln 2), below
+            ln 2/n whatever is learned; time scales then lie above n/ln 2.
         backend: ``"auto"``, ``"reference"``, ``"cpu"`` or ``"gpu"``.
         device: as in torch.
         dtype: as in torch.
@@ -67,11 +69,15 @@ class DampedOscillators(FusedLayer):
         bidirectional: bool = False,
         *,
         time_scales: tuple[float, float] = (1.0, 1000.0),
+        half_life: float | None = None,
         backend: str = "auto",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         self.time_scales, self.backend = check_time_scales(time_scales), check_backend(backend)
+        self.half_life = half_life
+        if half_life is not None:
+            check_positive("half_life", half_life)
         super().__init__(
             input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device=device, dtype=dtype
         )
@@ -104,7 +110,10 @@ class DampedOscillators(FusedLayer):
 
     def decay(self, layer: int = 0, *, reverse: bool = False) -> Float[Tensor, " hidden"]:
         """Give each unit's γ, per unit of time; 1/γ is its time scale."""
-        return torch.exp(self.weight("weight_hh", layer, reverse)[: self.hidden_size])
+        free = self.weight("weight_hh", layer, reverse)[: self.hidden_size]
+        if self.half_life is None:
+            return torch.exp(free)
+        return 1 / (torch.exp(-free) + 1 / promised_decay(self.half_life, free.dtype))
 
     def frequency(self, layer: int = 0, *, reverse: bool = False) -> Float[Tensor, " hidden"]:
         """Give each unit's ω, in radians per unit of time."""

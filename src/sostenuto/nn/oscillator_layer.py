@@ -1,20 +1,27 @@
 """What layers of undamped oscillators share: steps, field, energy, and what is proved of their memory."""
 
+import math
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from sostenuto.nn.base import RecurrentLayer
+from sostenuto.checks import check_positive, require
+from sostenuto.constraints.between import Between
+from sostenuto.nn.base import RecurrentLayer, weight_name
 from sostenuto.nn.certificates import Certificate, MemoryCertificate, refused
 from sostenuto.nn.oscillator_energy import oscillator_energy
-from sostenuto.nn.oscillator_memory import oscillator_memory
+from sostenuto.nn.oscillator_memory import oscillator_memory, weight_limit
 
 
 class OscillatorLayer(RecurrentLayer):
     """A recurrence z ← z − g ⊙ [tanh(w ⊙ y + V u + b) + α y], y ← y + g ⊙ z with g = Δt·σ̂(c)."""
 
     stiffness: float
+    positive: bool
+    half_life: float | None = None
+    """Steps that the layer is trained to remember, whatever it reads."""
     _steps: tuple[float, ...]
 
     def effective_step(self, layer: int = 0, *, reverse: bool = False) -> Float[Tensor, " hidden"]:
@@ -50,6 +57,40 @@ class OscillatorLayer(RecurrentLayer):
         y, z = state.chunk(2, dim=-1) if isinstance(state, Tensor) else state
         weight, drive = self.weight("weight_hh", layer, False), self._drive(layer, False, input)
         return oscillator_energy(y, z, weight, drive, self.stiffness)
+
+    def weight_limit(self, layer: int = 0, *, reverse: bool = False) -> Float[Tensor, " hidden"]:
+        """Give the largest |w| of each unit that keeps ``half_life``, at the step that the unit has."""
+        require(self.half_life is not None, "expected a layer made with half_life", "got one without a limit")
+        limit = weight_limit(self.effective_step(layer, reverse=reverse), self.stiffness, self.half_life or 1.0)
+        return limit.clamp(max=self.stiffness) if self.positive else limit
+
+    def related(self, name: str, constrained: property) -> property:
+        """Let w be a share of what the half-life allows at the unit's own step, w = w_max(c)·tanh(v/2)."""
+        if not name.startswith("weight_hh"):
+            return constrained
+
+        def limit(layer: "OscillatorLayer") -> Tensor | float:
+            if layer.half_life is None:
+                return 1.0
+            return layer.weight_limit(int(name.split("_")[2][1:]), reverse=name.endswith("_reverse"))
+
+        return property(
+            lambda layer: constrained.fget(layer) * limit(layer),  # pyright: ignore[reportOptionalCall]
+            lambda layer, value: constrained.fset(layer, value / limit(layer)),  # pyright: ignore[reportOptionalCall]
+        )
+
+    def _remember(self, half_life: float) -> None:
+        """Constrain the weights so that the half-life holds for every parameter value."""
+        check_positive("half_life", half_life)
+        worst = max(self._steps) * math.sqrt(self.stiffness)
+        cure = "lower step_size or stiffness"
+        require(0 < worst < 2, "expected 0 < step_size·√stiffness < 2 with half_life", f"got {worst:.4g}", cure)
+        self.half_life = float(half_life)
+        with torch.no_grad():
+            for layer, reverse in self.cells():
+                name = weight_name("weight_hh", layer, reverse)
+                getattr(self, name).mul_(0.98).add_(0.01)
+                self.constrain_parameter(name, Between(-1.0, 1.0))
 
     def _certify(self, kind: str, layer: int, reverse: bool, spans: tuple[float, float]) -> Certificate:  # noqa: ARG002
         return refused(kind, "damping", "oscillators without it keep differences; ask for memory_certificate")

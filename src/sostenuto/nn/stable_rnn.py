@@ -1,11 +1,15 @@
 """The stably reparametrized RNN: h′ = σ(W h + U u + b) with a W that is Hurwitz for every parameter (wang2024)."""
 
+import math
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from sostenuto.checks import check_choice, check_positive, require
+from sostenuto.constraints.between import Between
 from sostenuto.constraints.stable import FORMS, REPARAMETRIZATIONS, Stable
+from sostenuto.nn.certificates import SLOPES
 from sostenuto.nn.dense import ACTIVATIONS, DenseLayer, DenseMap, Rate, Sector
 from sostenuto.nn.fused import check_backend
 from sostenuto.ops.activation import activate
@@ -42,6 +46,9 @@ class StableRNN(DenseLayer):
         form: ``"diagonal"`` (W is a vector and units are independent), ``"symmetric"`` or ``"dissipative"``.
         step_size: ε > 0.
         integrator: ``"euler"``, or ``"exact"`` with the diagonal form and the identity.
+        half_life: steps n for which at least half of any difference of states is left, whatever is read: diagonal form.
+        forget_within: steps after which at most half of it is left; also needs the identity, since units that saturate
+            keep differences. With either, W lies in an interval and ``reparametrization`` is not used.
         backend: ``"auto"``, ``"reference"``, ``"cpu"`` or ``"gpu"``.
         precision: ``"exact"``, or ``"tf32"`` for rounded products on a GPU.
         device: as in torch.
@@ -72,6 +79,8 @@ class StableRNN(DenseLayer):
         form: str = "diagonal",
         step_size: float = 0.1,
         integrator: str = "euler",
+        half_life: float | None = None,
+        forget_within: float | None = None,
         backend: str = "auto",
         precision: str = "exact",
         device: torch.device | str | None = None,
@@ -91,6 +100,8 @@ class StableRNN(DenseLayer):
         )
         self.activation, self.step_size, self.integrator = activation, float(step_size), integrator
         self.reparametrization, self.form = reparametrization, form
+        self.half_life, self.forget_within = half_life, forget_within
+        self._interval = None if half_life is forget_within is None else self._promised()
         self.backend, self.precision = check_backend(backend), precision
         super().__init__(
             input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device=device, dtype=dtype
@@ -101,16 +112,17 @@ class StableRNN(DenseLayer):
         shape = (self.hidden_size,) * (1 if self.form == "diagonal" else 2)
         self.new_parameter("weight_ih", layer, reverse, self.hidden_size, self.fan_in(layer))
         self.new_parameter("weight_hh", layer, reverse, *shape)
-        self.constrain("weight_hh", layer, reverse, Stable(self.form, self.reparametrization))
+        within = None if self._interval is None else Between(*self._interval)
+        self.constrain("weight_hh", layer, reverse, within or Stable(self.form, self.reparametrization))
         if self.bias:
             self.new_parameter("bias_ih", layer, reverse, self.hidden_size)
 
     def reset_parameters(self) -> None:
         """Draw U Xavier-normal, b = 0 and the free weight from U(−1/√N, 1/√N), ``direct`` as softplus would map it."""
-        bound = self.hidden_size**-0.5
         with torch.no_grad():
             for cell in self.cells():
                 nn.init.xavier_normal_(self.weight("weight_ih", *cell))
+                bound = self.hidden_size**-0.5 if self._interval is None else 3.0
                 free = self.free_weight("weight_hh", *cell).uniform_(-bound, bound)
                 if self.reparametrization == "direct":
                     free.copy_(Stable(self.form, "softplus")(free))
@@ -125,6 +137,30 @@ class StableRNN(DenseLayer):
             return DenseMap(torch.diag(torch.zeros_like(weight)), torch.diag(decay), torch.diag(gain))
         matrix = torch.diag(weight) if self.form == "diagonal" else weight
         return DenseMap(matrix, weight.new_ones(1, 1), weight.new_full((1,), self.step_size * span))
+
+    def _promised(self) -> tuple[float, float]:
+        """Give the interval of w in which a unit keeps half_life and forget_within, less the rounding of float32."""
+        remember, forget = self.half_life, self.forget_within
+        for name, steps in (("half_life", remember), ("forget_within", forget)):
+            if steps is not None:
+                check_positive(name, steps)
+        diagonal = self.form == "diagonal" and self.reparametrization != "direct"
+        require(diagonal, "expected form='diagonal' and a reparametrization with a promised memory", f"got {self.form}")
+        linear = forget is None or self.activation == "identity"
+        hint = "units that saturate keep differences for ever"
+        require(linear, "expected activation='identity' with forget_within", f"got {self.activation!r}", hint)
+        most = self._rate(remember) if remember is not None else (1.0 if self.integrator == "euler" else 10.0)
+        least = self._rate(forget) if forget is not None else most / 100
+        expected = "expected forget_within above half_life"
+        require(most * (1 - 1e-4) > least * (1 + 1e-4), expected, f"got {forget} and {remember}")
+        # Per step a unit keeps 1 + εw or e^{εw}, and numbers near 1 are rounded by ε₃₂ = 1.2e-7 of themselves.
+        return -(most * (1 - 1e-5) - 4e-7) / self.step_size, -(least * (1 + 1e-5) + 4e-7) / self.step_size
+
+    def _rate(self, steps: float) -> float:
+        """Give −εw of a unit that keeps exactly half for so many steps."""
+        rate = math.log(2) / steps
+        slope = SLOPES[self.activation][1]
+        return -math.expm1(-rate) / slope if self.integrator == "euler" else rate
 
     def trajectory(
         self, layer: int, reverse: bool, entering: Float[Tensor, "T B d"], start: Float[Tensor, "B S"]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from sostenuto.checks import InputError, check_choice, require, sentence
 from sostenuto.nn.antisymmetric_rnn import AntisymmetricRNN
 from sostenuto.nn.base import RecurrentLayer
-from sostenuto.nn.certificates import Certificate
+from sostenuto.nn.certificates import Certificate, MemoryCertificate, inside_blocks
 from sostenuto.nn.cornn import CoRNN
 from sostenuto.nn.damped_oscillators import DampedOscillators, check_time_scales
 from sostenuto.nn.exprnn import ExpRNN
@@ -80,6 +80,7 @@ class Stack(RecurrentLayer):
         bidirectional: as in torch.
         layer: the recurrence, by name (`RECURRENCES`) or as a class of the library's contract.
         time_scales: the shortest and the longest time scale at the start, in steps.
+        half_life: steps that the recurrences provably remember, for those that take it: damped, unicornn, stable.
         init: ``"tuned"``, or ``"paper"`` for the recurrence's own initial values and options, and p = 1.
         layer_options: further options of the recurrence, such as ``{"step_size": 0.1}``.
         device: as in torch.
@@ -109,6 +110,7 @@ class Stack(RecurrentLayer):
         *,
         layer: str | type[RecurrentLayer] = "damped",
         time_scales: tuple[float, float] = (1.0, 1000.0),
+        half_life: float | None = None,
         init: str = "tuned",
         layer_options: dict[str, Any] | None = None,
         device: torch.device | str | None = None,
@@ -119,6 +121,13 @@ class Stack(RecurrentLayer):
         options = TUNED.get(self.layer, {}) if init == "tuned" else {}
         if self.layer is DampedOscillators:
             options = {"time_scales": self.time_scales}
+        if half_life is not None:
+            takes = self.layer in (DampedOscillators, UnICORNN, StableRNN)
+            expected = "expected no half_life, or one of the layers damped, unicornn and stable"
+            require(takes, expected, f"got {self.layer.__name__}")
+            # Oscillators with a promise have to stay inside the limit of stability, 2, whatever c is learned.
+            inside = {"step_size": 1.9} if self.layer is UnICORNN else {}
+            options = {**options, **inside, "half_life": half_life}
         self._options = {**options, **(layer_options or {})}
         self.state_names, self.continuous = self.layer.state_names, self.layer.continuous  # pyright: ignore[reportAttributeAccessIssue]
         super().__init__(
@@ -235,6 +244,11 @@ class Stack(RecurrentLayer):
     def _certify(self, kind: str, layer: int, reverse: bool, spans: tuple[float, float]) -> Certificate:
         """Answer for the recurrence inside a block: what surrounds it keeps no state."""
         return self.inner(reverse)._certify(kind, layer, False, spans)
+
+    def _certify_memory(self, spans: tuple[float, float], drive: float | None) -> MemoryCertificate:
+        """Answer for the recurrences inside the blocks."""
+        found = [self.inner(bool(d))._certify_memory(spans, drive) for d in range(self.num_directions)]
+        return inside_blocks(found)
 
 
 def _recurrence(layer: Any) -> type[RecurrentLayer]:

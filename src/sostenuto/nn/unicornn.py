@@ -60,6 +60,8 @@ class UnICORNN(OscillatorLayer):
         skip: S ≥ 2 lets layer ℓ > S also read the output of layer ℓ − S − 1 (residual stacking).
         learn_step: whether c is trained; if not it keeps its initial value.
         positive: keep w ≥ −α, which removes the saddle at the origin (but not resonance with a varying input).
+        half_life: steps n for which at least half of the difference of any two states is left, whatever is read:
+            |w| ≤ w_max(c) then holds for every value of the parameters, and `memory_certificate` says at least n.
         memory: ``"store"`` keeps every state for the backward pass. ``"recompute"`` keeps the input and the states at
             about √T/2 moments, and finds the others by the exact inverse of the map, over all layers together; where
             rounding makes that miss a kept state, the stretch is run forwards again, so the gradient is right in every
@@ -99,6 +101,7 @@ class UnICORNN(OscillatorLayer):
         skip: int | None = None,
         learn_step: bool = True,
         positive: bool = False,
+        half_life: float | None = None,
         memory: str = "store",
         backend: str = "auto",
         device: torch.device | str | None = None,
@@ -127,8 +130,11 @@ class UnICORNN(OscillatorLayer):
         self.learn_step, self.positive, self.memory, self.backend = learn_step, positive, memory, backend
         for layer, reverse in self.cells():
             self.weight("time_scale", layer, reverse).requires_grad_(learn_step)
-            if positive:
+            if positive and half_life is None:
                 self.constrain_parameter(weight_name("weight_hh", layer, reverse), AtLeast(-self.stiffness))
+
+        if half_life is not None:
+            self._remember(half_life)
 
     def build(self, layer: int, reverse: bool) -> None:
         """Create V, w, c, b and the skip matrix of one layer."""
@@ -356,6 +362,8 @@ class UnICORNN(OscillatorLayer):
     def _assign(self, name: str, layer: int, reverse: bool, value: Tensor) -> None:
         full = weight_name(name, layer, reverse)
         if parametrize.is_parametrized(self, full):
+            if self.half_life is not None:
+                value = (0.01 + 0.98 * value) * self.weight_limit(layer, reverse=reverse)
             setattr(self, full, value.clamp(min=torch.finfo(value.dtype).eps))
         else:
             getattr(self, full).copy_(value)

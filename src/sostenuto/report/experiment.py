@@ -163,6 +163,7 @@ def _cards(result: ExperimentResult) -> Cards:
 
 def _number_section(result: ExperimentResult) -> Section:
     # Set as a number, a verdict is not broken over lines.
+    what = f"The experiment itself: {result.what}" if result.protocol == "quick" else result.what
     columns = (Column("quantity"), Column("here"), Column("paper"), Column("verdict", numeric=True))
     rows = tuple(
         (Cell(one.name, note=one.remark), Cell(ours(one), link=f"how-{place}"), Cell(theirs(one)), _verdict(one))
@@ -172,7 +173,7 @@ def _number_section(result: ExperimentResult) -> Section:
     verdicts = tuple(
         Verdict("bad", one.verdict, _ended(f"{one.name}: {ours(one)}; paper: {theirs(one)}")) for one in failed
     )
-    parts: list[Part] = [*_banner(result), Prose(result.what), *verdicts, Table("Here and in the paper", columns, rows)]
+    parts: list[Part] = [*_banner(result), Prose(what), *verdicts, Table("Here and in the paper", columns, rows)]
     for table in result.tables:
         cells = tuple(tuple(Cell(text) for text in row) for row in table.rows)
         columns = tuple(
@@ -191,20 +192,21 @@ def _banner(result: ExperimentResult) -> list[Part]:
     if result.protocol != "quick":
         return []
     text = "Small models on small data, for a minute: no number of this page is the experiment's, and no law is judged."
-    return [Verdict("caution", "Quick run", f"{text} {_ended(result.recipe)}".strip())]
+    recipe = f"{result.recipe[:1].upper()}{result.recipe[1:]}"
+    return [Verdict("caution", "Quick run", f"{text} {_ended(recipe)}".strip())]
 
 
 def _provenance_section(result: ExperimentResult) -> Section:
     """Say of each number how it came about: recipe, command, commit, seeds and spread."""
-    columns = tuple(map(Column, ("quantity", "recipe", "seeds", "spread", "command", "commit and code")))
+    columns = tuple(map(Column, ("quantity", "recipe", "seeds", "spread", "command", "commit")))
     rows = tuple(
         (
             Cell(one.name, anchor=f"how-{place}"),
             Cell(one.recipe or result.recipe or "not recorded"),
-            Cell(", ".join(map(str, one.seeds)) or "not recorded"),
-            Cell("one repetition" if one.count < 2 else _spread(one)),
+            Cell(", ".join(map(str, one.seeds)) or f"from {result.seed}"),
+            Cell("–" if one.value is None else _spread(one)),
             Cell(result.command or "not recorded"),
-            Cell(f"commit {result.commit}", note=f"code {result.code}"),
+            Cell(result.commit, note=f"code {result.code}"),
         )
         for place, one in enumerate(result.numbers, start=1)
     )
@@ -212,6 +214,8 @@ def _provenance_section(result: ExperimentResult) -> Section:
 
 
 def _spread(one: ExperimentNumber) -> str:
+    if one.count < 2:
+        return "one repetition"
     return f"{one.count} repetitions" + ("" if one.spread is None else f", deviation {number(one.spread, digits=2)}")
 
 

@@ -10,6 +10,7 @@ from sostenuto.theory.generalization import embedding_bound, generalization_boun
 from sostenuto.theory.jackson import jackson_bound
 from sostenuto.theory.kernel_dynamics import Drift, kernel_drift, learning_rate_limit, mean_prediction
 from sostenuto.theory.lyapunov import LyapunovMatrix, lyapunov
+from sostenuto.theory.memory import TrajectoryMemory, answer_window, memory_along, slow_input_share
 from sostenuto.theory.memory_decay import (
     contraction_fading_gain,
     fading_memory_gain,
@@ -46,7 +47,9 @@ __all__ = [
     "RKHSNorm",
     "RNNField",
     "TensorField",
+    "TrajectoryMemory",
     "TransientGrowth",
+    "answer_window",
     "binary_bound",
     "coefficients",
     "contraction_fading_gain",
@@ -64,6 +67,7 @@ __all__ = [
     "loss_gradient_bound",
     "lyapunov",
     "mean_prediction",
+    "memory_along",
     "multiclass_bound",
     "path_lengths",
     "prediction_stability",
@@ -78,6 +82,7 @@ __all__ = [
     "signature",
     "signature_distance_bound",
     "signature_norm_bound",
+    "slow_input_share",
     "solve",
     "star_product_bound",
     "star_products",

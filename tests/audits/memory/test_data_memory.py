@@ -99,6 +99,18 @@ def logistic(x):
     return torch.cat([h, -h], -1)
 
 
+class ChaoticNetwork(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.recurrent, self.enter = nn.Parameter(torch.randn(64, 64) / 4), nn.Parameter(0.3 * torch.randn(64))
+
+    def forward(self, x):
+        h = torch.full((len(x), 64), 0.1)
+        for t in range(x.shape[1]):
+            h = torch.tanh(h @ self.recurrent + x[:, t] * self.enter)
+        return h[:, :2]
+
+
 def noisy_state(x):
     h = torch.zeros_like(x[:, 0])
     for t in range(x.shape[1]):
@@ -157,6 +169,8 @@ TRUTH = {
     "noisy state": (lambda: Of(noisy_state), (3, 11), "", False, None),
     "its own count": (Counting, (0, 1), "", False, None),
     "chaos": (lambda: Of(logistic), None, "", None, None),
+    "a chaotic network": (ChaoticNetwork, None, "", None, None),
+    "parity": (lambda: Of(lambda x: F.one_hot((x[..., 0] > 0).sum(1) % 2, 2).float()), None, None, True, None),
     "spectral": (lambda: Of(spectral), (3, 11), (30, 64), False, False),
     "both directions": (
         lambda: Reading(nn.GRU(**LSTM, bidirectional=True), 16, at_end=False),

@@ -2,6 +2,8 @@
 
 import gzip
 import io
+import json
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -189,3 +191,21 @@ def test_the_real_tser_sets(real_data):
     assert (len(data.train), len(data.test), data.train.sequences[0].shape) == (140, 61, (84, 1))
     assert float(data.train.targets[1]) == pytest.approx(0.07758620689655173)
     assert so.datasets.load("tser/CardanoSentiment").train.num_channels == 2
+
+
+def test_a_later_download_has_to_be_the_same_file(site, data_folder, monkeypatch):
+    monkeypatch.setattr(archive, "URL", site.address)
+    content = packed("Coffee")
+    site.put("Coffee.zip", b"<html>moved</html>")
+    with pytest.raises(FileFormatError):
+        so.datasets.load("ucr/Coffee", data_folder)  # a page is not what later files are held to
+    site.put("Coffee.zip", content)
+    so.datasets.load("ucr/Coffee", data_folder)
+    cache = data_folder.parent / "cache" / "ucr"
+    assert list(json.loads((cache / "checksums.json").read_text())) == [f"{site.address}Coffee.zip"]
+    shutil.rmtree(cache / "Coffee")
+    site.put("Coffee.zip", content + b" ")
+    with pytest.raises(InputError, match="gave another file than expected"):
+        so.datasets.load("ucr/Coffee", data_folder)
+    site.put("Coffee.zip", content)
+    so.datasets.load("ucr/Coffee", data_folder)

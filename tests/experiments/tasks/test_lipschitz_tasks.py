@@ -9,8 +9,16 @@ import torch
 from sostenuto import datasets
 from sostenuto.experiments.catalog import Experiment
 from sostenuto.experiments.tasks import sweeps
-from sostenuto.experiments.tasks.pendulum import learn_swings, silent_flow, swings, two_units
-from sostenuto.experiments.tasks.planar_flows import circle, draw_flow, followed, lipschitz_flow
+from sostenuto.experiments.tasks.planar_flows import (
+    circle,
+    draw_flow,
+    followed,
+    learn_swings,
+    lipschitz_flow,
+    silent_flow,
+    swings,
+    two_units,
+)
 from sostenuto.experiments.workbench import Workbench
 from sostenuto.report.figures.plot import plotted
 from sostenuto.training.trainer import DivergedError

@@ -7,16 +7,12 @@ import torch
 from sostenuto import datasets
 from sostenuto.data.dataset import Dataset, SequenceSet
 from sostenuto.estimators import RNTKClassifier
-from sostenuto.experiments.tasks.paper_grids import grid_of
-from sostenuto.experiments.tasks.ridge_choice import choose_ridge, ridge_weights
-from sostenuto.experiments.tasks.sensitivities import sensitivity
-from sostenuto.experiments.tasks.stacked_networks import class_scores, initial_weights
-from sostenuto.experiments.tasks.ucr_kernels import RULES, kernel_accuracy
+from sostenuto.experiments.tasks.ucr_kernels import RULES, grid_of, kernel_accuracy
 from sostenuto.experiments.tasks.ucr_networks import COLUMNS as NETWORKS
-from sostenuto.experiments.tasks.ucr_networks import Training, network_accuracy
+from sostenuto.experiments.tasks.ucr_networks import Training, class_scores, initial_weights, network_accuracy
 from sostenuto.experiments.tasks.ucr_table import COLUMNS, matrix, measures, paper_rows
-from sostenuto.experiments.tasks.wide_networks import tangent_products
-from sostenuto.experiments.tasks.window_regression import stock_windows
+from sostenuto.experiments.tasks.wide_networks import sensitivity, tangent_products
+from sostenuto.experiments.tasks.window_regression import choose_ridge, ridge_weights, stock_windows
 from sostenuto.kernels import EmpiricalNTK, RecurrentNTK
 from sostenuto.kernels.wide_rnn import WideRNN
 

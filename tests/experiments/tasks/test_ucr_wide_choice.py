@@ -5,8 +5,16 @@ import pytest
 
 from sostenuto.data.dataset import Dataset, SequenceSet
 from sostenuto.estimators.rntk.search import SupportVectors
-from sostenuto.experiments.tasks.ucr_wide_choice import COSTS, Judged, choices, wide_choice_accuracy
-from sostenuto.experiments.tasks.wide_families import COLUMNS, FAMILIES, family_points, kernel_at
+from sostenuto.experiments.tasks.ucr_wide_choice import (
+    COLUMNS,
+    COSTS,
+    FAMILIES,
+    Judged,
+    choices,
+    family_points,
+    kernel_at,
+    wide_choice_accuracy,
+)
 
 
 def _bumps(count: int, seed: int) -> SequenceSet:

@@ -8,8 +8,7 @@ from sostenuto.checks import InputError
 from sostenuto.experiments.tasks.device_part import Drawn
 from sostenuto.experiments.tasks.device_step import predict
 from sostenuto.experiments.tasks.long_data import word_stand_in
-from sostenuto.experiments.tasks.text_encoder import AttentionLayer
-from sostenuto.experiments.tasks.word_memory import Sentiment, ids_of, remembered_words
+from sostenuto.experiments.tasks.word_memory import AttentionLayer, Sentiment, ids_of, remembered_words
 from sostenuto.models.tokens import TokenClassifier
 from sostenuto.nn import LSTM
 

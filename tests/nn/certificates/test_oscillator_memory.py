@@ -9,8 +9,8 @@ import torch
 
 from sostenuto.checks import InputError
 from sostenuto.nn import UnICORNN
-from sostenuto.nn.certificates import half_lives, oscillator_growth, weight_limit
-from sostenuto.nn.oscillator_memory import cell_growth
+from sostenuto.nn.certificates import half_lives, oscillator_growth
+from sostenuto.nn.oscillator_memory import cell_growth, weight_limit
 
 COUNT, STEPS = 2000, 400
 
@@ -166,11 +166,11 @@ def test_a_bounded_drive_proves_more():
 def test_the_largest_weight_that_keeps_a_promise():
     for h in (0.01, 0.3, 1.5):
         for n in (100.0, 784.0):
-            limit = weight_limit(h, 1.0, n)
+            limit = weight_limit(torch.tensor([h], dtype=torch.float64), 1.0, n).numpy()[0]
             inside = oscillator_growth(np.full(2, h), limit * np.array([0.999, -0.999]), 1.0).rate
             outside = oscillator_growth(np.full(2, h), limit * np.array([1.01, -1.01]), 1.0).rate
             assert half_lives(inside).min() >= n > half_lives(outside).min()
-    assert weight_limit(2.0, 1.0, 10.0) == 0
+    assert weight_limit(torch.tensor([2.0]), 1.0, 10.0) == 0
 
 
 def test_a_certificate_says_what_it_is_about():

@@ -24,10 +24,13 @@ from sostenuto.report.numbers import number, percent, with_unit
 from sostenuto.results import Numbers, Record
 from sostenuto.training.processes import environment
 
-SENSITIVE = 0.01
-"""A change of the input at rounding size that changes answers by this share of all there is: chaos, not memory."""
+SENSITIVE, AMPLIFIED = 0.01, 100.0
+"""A change of the input at rounding size that changes answers by this share of all there is, or so many times more than
+its size explains: chaos, not memory."""
 NOISY = 0.5
 """A model whose own noise is this share of the effect of all input answers by chance rather than by its input."""
+SHAKEN = 4
+"""The size of that change, in units of the number format."""
 ROUNDING = 64
 """Rounding errors of an answer, in units of the number format and of the largest answer."""
 RESAMPLES = 200
@@ -135,7 +138,8 @@ class DataMemory(AuditResult):
         if self.hidden:
             said = f"How long it remembers is undecided: {REASONS[self.hidden]}"
         else:
-            said = f"{self._half()}; {self._depends()}"
+            turned = f"; replacing it turns {percent(self.turned)} of decisions" if self.older.turned else ""
+            said = f"{self._half()}{turned}; {self._depends()}"
         if self.proved is not None:
             said += f"; {self.proved.told}"
         if self.looks_ahead:
@@ -190,7 +194,7 @@ def data_memory(
     unit: str = "",
     lags: int = 14,
     donors: int = 2,
-    budget: int = 1_200_000,
+    budget: int = 2_400_000,
     time_step: float = 1.0,
     time_unit: str = "steps",
     batch_size: int = 128,
@@ -300,8 +304,8 @@ def data_memory(
 
 METHOD = (
     "Input older than each lag was replaced by that of other sequences, and apart a short block at that lag; the "
-    "change of the answers beyond the model's own noise, with 95 % intervals over sequences and donors; three impulses "
-    "on top of real sequences stand beside it."
+    "change of the answers beyond the model's own noise, with 95 % intervals over sequences and donors; impulses on "
+    "top of three groups of real sequences stand beside it."
 )
 REFINED = 8
 """Lags asked about besides the first grid, at most."""
@@ -324,6 +328,7 @@ class _Measurement:
     noise: float
     largest_noise: float
     rounding: float
+    precision: float
     seed: int
     squares: dict[int, np.ndarray]
     turns: dict[int, np.ndarray]
@@ -336,9 +341,10 @@ class _Measurement:
         again = [np.square(subject.ask(subject.values) - answers).mean(-1) for _ in range(2)]
         turned = subject.ask(subject.values.flip(0), None) if len(subject.lengths.unique()) == 1 else answers[::-1]
         again.append(np.square(turned[::-1] - answers).mean(-1))
-        floor = (ROUNDING * torch.finfo(place_of(subject.model)[1]).eps * np.abs(answers).max()) ** 2
+        precision = subject.precision()
+        floor = (ROUNDING * precision * np.abs(answers).max()) ** 2
         noise = np.stack(again)
-        shaken = subject.ask(_shaken(subject, seed))
+        shaken = subject.ask(_shaken(subject, SHAKEN * precision, seed))
         if tolerance is None:
             tolerance = 0.01 if subject.classes else 0.01 * float(answers.std(0).mean())
         found = cls(
@@ -349,6 +355,7 @@ class _Measurement:
             float(np.sqrt(max(noise.mean(), floor / ROUNDING**2))),
             float(np.sqrt(max(noise.max(), floor))),
             float(np.sqrt(max(np.square(shaken - answers).mean() - noise.mean(), 0.0))),
+            precision,
             seed,
             {},
             {},
@@ -464,7 +471,8 @@ class _Measurement:
         """Say why the effect of the input cannot be told from chance or rounding, if so."""
         if self.whole <= 2 * self.noise:
             return "random" if self.noise > self.tolerance else "constant"
-        if self.rounding > SENSITIVE * self.whole:
+        explained = max(AMPLIFIED * SHAKEN * self.precision * self.whole, self.largest_noise)
+        if self.rounding > min(explained, SENSITIVE * self.whole):
             return "sensitive"
         return "random" if self.noise > NOISY * self.whole else ""
 
@@ -511,10 +519,9 @@ def _looks_ahead(subject: ReplacedInput) -> bool | None:
     return None
 
 
-def _shaken(subject: ReplacedInput, seed: int) -> Tensor:
-    """Change every value by a few units of the number format's last place."""
+def _shaken(subject: ReplacedInput, size: float, seed: int) -> Tensor:
+    """Change every true value by a share of it and of what is usual, up or down by chance."""
     signs = torch.randint(0, 2, subject.values.shape, generator=torch.Generator().manual_seed(seed)) * 2 - 1
-    size = 4 * torch.finfo(place_of(subject.model)[1]).eps
     shaken = subject.values * (1 + size * signs) + size * subject.true_steps.abs().mean(0).to(subject.values) * signs
     return torch.where(subject.older(0)[:, :, None], shaken, subject.values)
 
@@ -564,7 +571,7 @@ def _run(context: AuditContext) -> DataMemory:
         unit=context.target_unit if numbers else "",
         lags=14 if quick else 28,
         donors=2 if quick else 4,
-        budget=1_200_000 if quick else 20_000_000,
+        budget=2_400_000 if quick else 20_000_000,
         time_step=context.time_step,
         time_unit=context.time_unit,
         seed=context.seed,

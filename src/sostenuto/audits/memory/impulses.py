@@ -4,14 +4,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from sostenuto.audits.memory.replacement import ReplacedInput
 from sostenuto.audits.memory.responses import Prober
 from sostenuto.audits.memory.tail import fit_tail, lost_half
 from sostenuto.results import Record
 
-SEQUENCES = 3
-DIRECTIONS = 2
+GROUPS, SEQUENCES = 3, 4
+"""Groups of sequences that must agree, and sequences in each."""
 MOST_LAGS = 96
 LONGEST = 2048
 """Lags beyond this are not asked about one impulse."""
@@ -19,7 +20,11 @@ LONGEST = 2048
 
 @dataclass(frozen=True, kw_only=True)
 class ImpulseLaw(Record):
-    """How one impulse of the data's own size on top of one sequence is forgotten."""
+    """How impulses of the data's own size on top of a few sequences are forgotten.
+
+    ``kind``, ``rate`` and ``error`` are the law on top of the first; ``half_life`` is the lag at which half of the root
+    mean square over all of them is lost for good.
+    """
 
     kind: str
     rate: float | None
@@ -28,31 +33,38 @@ class ImpulseLaw(Record):
 
 
 def impulse_laws(subject: ReplacedInput, seed: int) -> tuple[ImpulseLaw, ...]:
-    """Ask about impulses of random direction and the data's own size, on top of the longest sequences."""
+    """Ask about impulses of random direction and the data's own size, on top of three groups of long sequences."""
     generator = torch.Generator().manual_seed(seed)
     order = torch.randperm(len(subject.values), generator=generator)
-    longest = order[subject.lengths[order].argsort(descending=True, stable=True)][:SEQUENCES]
+    wanted = min(GROUPS * SEQUENCES, len(order))
+    longest = order[subject.lengths[order].argsort(descending=True, stable=True)][:wanted]
+    horizon = min(int(subject.lengths[longest].min()) - 1, LONGEST)
     spread = subject.true_steps.std(0, correction=0).to(subject.values)
-    found = []
-    for row in longest.tolist():
-        steps = int(subject.lengths[row])
-        horizon = min(steps - 1, LONGEST)
-        signs = torch.randint(0, 2, (DIRECTIONS, len(spread)), generator=generator) * 2 - 1
-        baseline = subject.values[row, steps - horizon - 1 : steps]
-        found.append(_law(subject, baseline, signs * spread, horizon))
-    return tuple(found)
+    signs = torch.randint(0, 2, (wanted, len(spread)), generator=generator) * 2 - 1
+    found = [
+        _responses(subject, row, sign * spread, horizon) for row, sign in zip(longest.tolist(), signs, strict=True)
+    ]
+    return tuple(_law(found[group::GROUPS] or found[:1]) for group in range(GROUPS))
 
 
-def _law(subject: ReplacedInput, baseline: torch.Tensor, directions: torch.Tensor, horizon: int) -> ImpulseLaw:
+def _responses(
+    subject: ReplacedInput, row: int, direction: Tensor, horizon: int
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Give lags, the responses (lag, out) to one impulse, and their rounding."""
+    steps = int(subject.lengths[row])
+    baseline = subject.values[row, steps - horizon - 1 : steps]
     prober = Prober.prepare(
         subject.model, "impulse", horizon, baseline, lead=0, batch_size=subject.batch_size, most_lags=MOST_LAGS
     )
-    answers, largest = prober.ask(directions.to(prober.baseline))
+    answers, largest = prober.ask(direction[None].to(prober.baseline))
     if subject.classes:
         answers = answers - answers.mean(-1, keepdims=True)
-    series = answers.transpose(1, 0, 2).reshape(len(prober.lags), -1)
-    noise = prober.noise(largest)
-    tail = fit_tail(prober.lags.astype(float), series, noise=noise)
-    memory = np.abs(series).max(1)
-    half = lost_half(prober.lags, np.where(memory > noise, memory, 0.0), tail)
+    return prober.lags, answers[0], prober.noise(largest)
+
+
+def _law(found: list[tuple[np.ndarray, np.ndarray, float]]) -> ImpulseLaw:
+    lags, first, noise = found[0]
+    tail = fit_tail(lags.astype(float), first, noise=noise)
+    memory = np.sqrt(np.mean([np.square(responses).mean(-1) for _, responses, _ in found], axis=0))
+    half = lost_half(lags, np.where(memory > max(one[2] for one in found), memory, 0.0), tail)
     return ImpulseLaw(kind=tail.kind, rate=tail.rate, error=tail.error, half_life=half)

@@ -31,9 +31,9 @@ class ProvedMemory(Record):
     def draw(self, ax: Any, floor: float) -> None:
         """Add both curves to the figure of the measured ones."""
         lags = np.asarray(self.lags) + 1
-        for values, label in ((self.remembers_at_least, "least"), (self.forgets_at_most, "most")):
+        for values, label, style in ((self.remembers_at_least, "least", "-."), (self.forgets_at_most, "most", ":")):
             if values:
-                ax.plot(lags, np.clip(values, floor, 10), linestyle="-.", label=f"the state, proved: at {label}")
+                ax.plot(lags, np.clip(values, floor, 10), linestyle=style, label=f"the state, proved: at {label}")
 
 
 def proved_memory(model: nn.Module, lags: Sequence[int]) -> ProvedMemory | None:
@@ -45,6 +45,7 @@ def proved_memory(model: nn.Module, lags: Sequence[int]) -> ProvedMemory | None:
     if not certificate.holds:
         return None
     low, high = certificate.curves(lags)
+    forgets = certificate.forgets_at_most is not None and bool(np.isfinite(high).all())
     parts = []
     if certificate.remembers_at_least > 0:
         least = certificate.remembers_at_least
@@ -55,7 +56,7 @@ def proved_memory(model: nn.Module, lags: Sequence[int]) -> ProvedMemory | None:
     return ProvedMemory(
         lags=tuple(int(lag) for lag in lags),
         remembers_at_least=tuple(low.tolist()) if certificate.remembers_at_least > 0 else (),
-        forgets_at_most=tuple(min(value, 1e300) for value in high.tolist()) if np.isfinite(high).all() else (),
+        forgets_at_most=tuple(high.tolist()) if forgets else (),
         told=f"proved for every input: {' and '.join(parts)}",
         norm=certificate.norm,
         conditions=certificate.conditions,

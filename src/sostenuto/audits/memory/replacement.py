@@ -94,6 +94,11 @@ class ReplacedInput:
         found = [self._call(values[part], self.lengths[part]) for part in parts]
         return np.concatenate([self._measured(one) for one in found]) if found[0].ndim == 3 else None
 
+    def precision(self) -> float:
+        """Give the coarser rounding of the model's numbers and of its answers, which mixed precision rounds again."""
+        answer = self._call(self.values[:1], self.lengths[:1])
+        return max(torch.finfo(place_of(self.model)[1]).eps, torch.finfo(answer.dtype).eps)
+
     def _call(self, values: Tensor, lengths: Tensor) -> Tensor:
         device, dtype = place_of(self.model)
         told = lengths.to(device) if takes_lengths(self.model) else None

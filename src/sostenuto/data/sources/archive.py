@@ -6,7 +6,7 @@ from pathlib import Path
 from sostenuto.checks import FileFormatError
 from sostenuto.choices import Task
 from sostenuto.data.dataset import Dataset, SequenceSet
-from sostenuto.data.download import extract, fetch
+from sostenuto.data.download import extract, fetch_recorded
 from sostenuto.data.places import Form, Places
 
 URL = "https://timeseriesclassification.com/aeon-toolkit/"
@@ -57,8 +57,9 @@ def _check_channels(paths: tuple[Path, ...], train: SequenceSet, test: SequenceS
 
 def download_zip(name: str, folder: Path) -> None:
     """Fetch the archive's zip of ``name`` and take its two ``.ts`` files into ``folder``."""
-    packed = fetch(f"{URL}{name}.zip", folder / f"{name}.zip")
+    packed, names = folder / f"{name}.zip", (f"{name}_TRAIN.ts", f"{name}_TEST.ts")
     try:
-        extract(packed, folder, (f"{name}_TRAIN.ts", f"{name}_TEST.ts"))
+        book = folder.parent / "checksums.json"
+        fetch_recorded(f"{URL}{name}.zip", packed, book, lambda path: extract(path, folder, names))
     finally:
-        packed.unlink()
+        packed.unlink(missing_ok=True)

@@ -8,7 +8,7 @@ import numpy as np
 
 from sostenuto.checks import FileFormatError
 from sostenuto.data.dataset import Dataset, SequenceSet
-from sostenuto.data.download import fetch, members
+from sostenuto.data.download import fetch_recorded, members
 from sostenuto.data.places import Places
 from sostenuto.data.registry import Entry, Source
 from sostenuto.data.sources.arrays import check_same_length, load_arrays, save_arrays
@@ -101,11 +101,12 @@ def _samples(path: Path, name: str, content: bytes) -> np.ndarray:
 
 
 def _download(cache: Path) -> None:
-    archive = fetch(URL, cache / FORMS[1][0])
+    archive = cache / FORMS[1][0]
     try:
-        save_arrays(cache / FORMS[0][0], read_recordings(archive))
+        arrays = fetch_recorded(URL, archive, cache / "fsdd" / "checksums.json", read_recordings)
+        save_arrays(cache / FORMS[0][0], arrays)
     finally:
-        archive.unlink()
+        archive.unlink(missing_ok=True)
 
 
 SOURCE = Source(

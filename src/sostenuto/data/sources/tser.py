@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from sostenuto.data.dataset import Dataset
-from sostenuto.data.download import fetch
+from sostenuto.data.download import fetch_recorded
 from sostenuto.data.places import Places
 from sostenuto.data.registry import Entry, Source
 from sostenuto.data.sources.archive import local_names, part_forms, read_dataset
@@ -60,9 +60,13 @@ def load(name: str, places: Places) -> Dataset:
     advice = f"put {short}_TRAIN.ts and {short}_TEST.ts of {source} in a folder tser/{short}"
 
     def download(cache: Path) -> None:
+        from sostenuto.data.files import read
+
         for part in ("TRAIN", "TEST"):
             file = f"{short}_{part}.ts"
-            fetch(f"{URL}{record}/files/{file}?download=1", cache / "tser" / short / file)
+            address = f"{URL}{record}/files/{file}?download=1"
+            target, book = cache / "tser" / short / file, cache / "tser" / "checksums.json"
+            fetch_recorded(address, target, book, lambda path: read(path, task="regression"))
 
     forms = part_forms(short, FOLDERS, (".ts",))
     paths = places.obtain(name, forms, None if record is None else download, advice)

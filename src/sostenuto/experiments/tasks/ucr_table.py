@@ -15,12 +15,11 @@ from sostenuto.experiments.catalog import find
 from sostenuto.experiments.cells import CellStore
 from sostenuto.experiments.provenance import code_digest
 from sostenuto.experiments.settings import Settings
-from sostenuto.experiments.tasks.paper_grids import KERNELS
-from sostenuto.experiments.tasks.ucr_kernels import RULES, kernel_accuracy
+from sostenuto.experiments.tasks.ucr_kernels import KERNELS, RULES, kernel_accuracy
 from sostenuto.experiments.tasks.ucr_networks import COLUMNS as NETWORKS
 from sostenuto.experiments.tasks.ucr_networks import Training, network_accuracy
+from sostenuto.experiments.tasks.ucr_wide_choice import COLUMNS as WIDE_COLUMNS
 from sostenuto.experiments.tasks.ucr_wide_choice import wide_choice_accuracy
-from sostenuto.experiments.tasks.wide_families import COLUMNS as WIDE_COLUMNS
 from sostenuto.experiments.workbench import Workbench
 
 COLUMNS = (*KERNELS, *NETWORKS)

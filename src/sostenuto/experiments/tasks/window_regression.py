@@ -6,16 +6,60 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float64, Int
 
 from sostenuto.data.dataset import SequenceSet
 from sostenuto.data.tasks.sinusoid import sinusoid
 from sostenuto.estimators.rntk.base import grid_points
 from sostenuto.experiments.settings import Settings
-from sostenuto.experiments.tasks.paper_grids import KERNELS, grid_of, kernel_of
-from sostenuto.experiments.tasks.ridge_choice import choose_ridge, ridge_weights
+from sostenuto.experiments.tasks.contest import standard_error as mean_error
+from sostenuto.experiments.tasks.contest import unsure
+from sostenuto.experiments.tasks.ucr_kernels import KERNELS, grid_of, kernel_of
 from sostenuto.experiments.workbench import Workbench
 from sostenuto.report.figures.plot import lines
+
+RANK = 1e-12
+"""Eigenvalues below this part of the largest are rounding: without a ridge they are left out, not divided by."""
+
+
+def ridge_weights(
+    matrices: Float64[np.ndarray, "kernel n n"], targets: Float64[np.ndarray, " n"], ridges: Sequence[float]
+) -> Float64[np.ndarray, "kernel ridge n"]:
+    """Return (K + λI)⁻¹y for every kernel and λ from one eigendecomposition each; for λ = 0 the pseudo-inverse.
+
+    >>> ridge_weights(np.eye(2)[None], np.array([1.0, 3.0]), [0.0, 1.0])[0]
+    array([[1. , 3. ],
+           [0.5, 1.5]])
+    """
+    values, vectors = np.linalg.eigh(matrices)
+    terms = values[:, None, :] + np.asarray(ridges)[None, :, None]
+    kept = terms > RANK * values[:, -1:, None]
+    inverse = np.where(kept, 1 / np.where(kept, terms, 1.0), 0.0)
+    turned = np.einsum("knj,n->kj", vectors, targets)
+    return np.einsum("knj,krj->krn", vectors, inverse * turned[:, None, :])
+
+
+def choose_ridge(
+    matrices: Float64[np.ndarray, "kernel n n"],
+    targets: Float64[np.ndarray, " n"],
+    ridges: Sequence[float],
+    folds: Int[np.ndarray, " n"],
+) -> tuple[int, int]:
+    """Return the kernel and the ridge term of the least squared error over folds.
+
+    >>> near = np.exp(-np.abs(np.subtract.outer(np.arange(6), np.arange(6))))
+    >>> choose_ridge(np.stack([np.eye(6), near]), np.arange(6.0), [0.0, 100.0], np.arange(6) % 3)
+    (1, 0)
+    """
+    errors = np.zeros((len(matrices), len(ridges)))
+    for fold in np.unique(folds):
+        train, held = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
+        weights = ridge_weights(matrices[:, train[:, None], train], targets[train], ridges)
+        predicted = np.einsum("khn,krn->krh", matrices[:, held[:, None], train], weights)
+        errors += ((predicted - targets[held]) ** 2).sum(axis=2)
+    kernel, ridge = np.unravel_index(np.argmin(np.where(np.isfinite(errors), errors, np.inf)), errors.shape)
+    return int(kernel), int(ridge)
+
 
 PREVIOUS = "previous step"
 COLUMNS = (*KERNELS, PREVIOUS)
@@ -156,9 +200,16 @@ def standard_error(values: Float64[np.ndarray, "point run"]) -> Float64[np.ndarr
     return values.std(axis=1, ddof=1) / count**0.5 if count > 1 else np.zeros(len(values))
 
 
-def ahead(found: Ratios, one: str, others: Sequence[str]) -> tuple[bool, str]:
-    """Say whether ``one`` has the highest mean at every point, and by how much at least and at most."""
-    rest = np.max([found[name].mean(axis=1) for name in others], axis=0)
-    lead = found[one].mean(axis=1) - rest
-    said = ", ".join(f"{each:+.2f}" for each in lead)
-    return bool(lead.min() > 0), f"{said} dB from point to point"
+def judge_ahead(bench: Workbench, law: str, found: Ratios, one: str, others: Sequence[str]) -> None:
+    """Judge whether ``one`` has the highest mean at every point, run by run against the next."""
+    means = np.array([found[name].mean(axis=1) for name in others])
+    rivals = [others[int(place)] for place in means.argmax(axis=0)]
+    gaps = [found[one][point] - found[rival][point] for point, rival in enumerate(rivals)]
+    judge_gaps(bench, law, gaps, ", ".join(f"{gap.mean():+.2f}" for gap in gaps) + " dB from point to point")
+
+
+def judge_gaps(bench: Workbench, law: str, gaps: Sequence[Float64[np.ndarray, " run"]], said: str) -> None:
+    """Judge whether the means over runs of all differences are above 0; two standard errors decide."""
+    doubts = [unsure(float(gap.mean()), [mean_error(gap.tolist())]) for gap in gaps]
+    lost = any(gap.mean() < 0 and not doubt for gap, doubt in zip(gaps, doubts, strict=True))
+    bench.law(law, not lost, said, undecided="" if lost else next((doubt for doubt in doubts if doubt), ""))

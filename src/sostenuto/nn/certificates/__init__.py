@@ -2,9 +2,16 @@
 
 from sostenuto.nn.certificates.certificate import Certificate, fails, over_spans, refused
 from sostenuto.nn.certificates.maps import discrete
-from sostenuto.nn.certificates.memory import LevelDecay, MemoryCertificate, Window, not_provable, remembering
+from sostenuto.nn.certificates.memory import (
+    LevelDecay,
+    MemoryCertificate,
+    Window,
+    inside_blocks,
+    not_provable,
+    remembering,
+)
 from sostenuto.nn.certificates.norms import contraction
-from sostenuto.nn.certificates.oscillators import OscillatorGrowth, half_lives, oscillator_growth, weight_limit
+from sostenuto.nn.certificates.oscillators import OscillatorGrowth, half_lives, oscillator_growth
 from sostenuto.nn.certificates.sector import lure
 from sostenuto.nn.certificates.settling import settling
 from sostenuto.nn.certificates.system import SLOPES
@@ -21,6 +28,7 @@ __all__ = [
     "discrete",
     "fails",
     "half_lives",
+    "inside_blocks",
     "lure",
     "not_provable",
     "oscillator_growth",
@@ -29,5 +37,4 @@ __all__ = [
     "refused",
     "remembering",
     "settling",
-    "weight_limit",
 ]

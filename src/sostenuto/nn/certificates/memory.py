@@ -222,6 +222,28 @@ def remembering(
     return replace(found, forgets_at_most=_at_most(found))
 
 
+def inside_blocks(directions: Sequence[MemoryCertificate]) -> MemoryCertificate:
+    """Say of recurrences inside residual blocks what is proved of them; what surrounds them keeps no state.
+
+    Of two directions the one that remembers less speaks. What a block passes on is not bounded, so that a stack of
+    several is proved to remember by its lowest recurrence, and not to forget.
+    """
+    found = min(directions, key=lambda one: one.remembers_at_least)
+    if not found.holds:
+        return found
+    levels = tuple(replace(level, entering=None, leaving=None, reach=None) for level in found.levels)
+    slowest = [one.forgets_at_most for one in directions]
+    known = [steps for steps in slowest if steps is not None]
+    alone = len(levels) == 1 and len(known) == len(directions)
+    return replace(
+        found,
+        forgets_at_most=max(known) if alone else None,
+        per_unit=tuple(unit for one in directions for unit in one.per_unit),
+        levels=levels,
+        conditions=(*found.conditions, "the state of the recurrence in a block, which alone keeps the past"),
+    )
+
+
 def not_provable(why: str, *, checked: str = "", layers: int = 1) -> MemoryCertificate:
     """Say that no bound holds for every input, because of ``why``.
 

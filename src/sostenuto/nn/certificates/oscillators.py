@@ -91,24 +91,6 @@ def half_lives(rate: Units) -> Units:
         return np.where(rate > 0, np.nextafter(LN2.low / np.where(rate > 0, rate, 1.0), 0.0), np.inf)
 
 
-def weight_limit(step: float, stiffness: float, half_life: float) -> float:
-    """Give w_max: |w| ≤ w_max keeps half of every difference for ``half_life`` steps; 0 where no weight does.
-
-    asinh(r̄/2) ≤ ln 2/n means h²w² ≤ 4s²q₀(1 − h²q₀/4) with s = 2·sinh(ln 2/n), q₀ = α ± w/2: a quadratic in w, of
-    which the lesser root of both signs is taken.
-
-    >>> limit = np.array([weight_limit(0.1, 1.0, 100.0)])
-    >>> round(float(half_lives(oscillator_growth(np.array([0.1]), -limit, 1.0).rate)[0]))
-    100
-    """
-    room = stiffness * (4 - step**2 * stiffness)
-    if room <= 0:
-        return 0.0
-    share = (2 * math.sinh(math.log(2) / half_life)) ** 2
-    square, linear, constant = step**2 * (1 + share / 4), abs(share * (2 - step**2 * stiffness)), share * room
-    return 2 * constant / (linear + math.sqrt(linear**2 + 4 * square * constant))
-
-
 def _fixed_step(step: Interval, curvature: Interval) -> OscillatorGrowth:
     """Use the norm that the map at the middle curvature keeps; the rate is infinite where there is none."""
     middle = Interval.of((curvature.low + curvature.high) / 2)

@@ -36,7 +36,7 @@ def lure(
         [[AᵀP + PA + 2rP, PB + sWᵀΛ], [BᵀP + sΛW, −2Λ]] ≺ 0,
 
     for slopes of σ in [0, s]. The largest r is searched with cvxpy (extra ``certificates``), and what the solver finds
-    is checked by eigenvalues in float64 before it is called a certificate. It proves at least what `contraction` does:
+    is checked by Cholesky's method before it is called one. It proves at least what `contraction` does:
     P = I, Λ = ‖B‖₂/(s‖W‖₂) I is that test. Without cvxpy that test alone is made, and beyond 64 states and units Λ = λI
     is tried, which a Riccati equation solves; ``test`` and ``checked`` say so. For the identity the exact test of a
     linear system is made instead.

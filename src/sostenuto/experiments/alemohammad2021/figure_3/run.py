@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 
 from sostenuto.experiments import Settings, Workbench
-from sostenuto.experiments.tasks.sensitivities import mean_sensitivity
+from sostenuto.experiments.tasks.wide_networks import mean_sensitivity
 from sostenuto.kernels import RecurrentNTK
 from sostenuto.report.figures.plot import lines
 

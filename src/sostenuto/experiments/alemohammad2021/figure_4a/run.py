@@ -5,8 +5,16 @@ from functools import partial
 import numpy as np
 
 from sostenuto.experiments import Settings, Workbench
-from sostenuto.experiments.tasks.paper_grids import KERNELS
-from sostenuto.experiments.tasks.window_regression import PREVIOUS, Windows, ahead, show, sine_windows, sweep
+from sostenuto.experiments.tasks.ucr_kernels import KERNELS
+from sostenuto.experiments.tasks.window_regression import (
+    PREVIOUS,
+    Windows,
+    judge_ahead,
+    judge_gaps,
+    show,
+    sine_windows,
+    sweep,
+)
 
 
 def run(settings: Settings, bench: Workbench) -> None:
@@ -16,12 +24,13 @@ def run(settings: Settings, bench: Workbench) -> None:
     bench.number("RNTK at T_var = 10", found["RNTK"][default].tolist())
     bench.number("previous step at T_var = 10", found[PREVIOUS][default].tolist())
     varied = {name: values[np.asarray(settings.points) > 0] for name, values in found.items()}
-    bench.law("RNTK is ahead of the other kernels", *ahead(varied, "RNTK", others))
-    lead = found["RNTK"].mean(axis=1) - np.mean([found[name].mean(axis=1) for name in others], axis=0)
-    said = f"{lead[0]:+.2f} dB at T_var = {settings.points[0]}, {lead[-1]:+.2f} dB at {settings.points[-1]}"
-    bench.law("the gap grows with the variation of lengths", bool(lead[-1] > lead[0]), said)
-    bench.law("RNTK is ahead of the previous step", *ahead(found, "RNTK", [PREVIOUS]))
-    bench.law("polynomial is ahead of the previous step", *ahead(found, "Polynomial", [PREVIOUS]))
+    judge_ahead(bench, "RNTK is ahead of the other kernels", varied, "RNTK", others)
+    lead = found["RNTK"] - np.mean([found[name] for name in others], axis=0)
+    first, last = lead.mean(axis=1)[[0, -1]]
+    said = f"{first:+.2f} dB at T_var = {settings.points[0]}, {last:+.2f} dB at {settings.points[-1]}"
+    judge_gaps(bench, "the gap grows with the variation of lengths", [lead[-1] - lead[0]], said)
+    judge_ahead(bench, "RNTK is ahead of the previous step", found, "RNTK", [PREVIOUS])
+    judge_ahead(bench, "polynomial is ahead of the previous step", found, "Polynomial", [PREVIOUS])
     last = {name: float((found[name] - found[PREVIOUS])[-1].mean()) for name in ("NTK", "RBF")}
     said = f"NTK {last['NTK']:+.2f} dB, RBF {last['RBF']:+.2f} dB"
     bench.law("NTK and RBF fall behind the previous step", max(last.values()) < 0, said)

@@ -5,11 +5,12 @@ from functools import partial
 import numpy as np
 
 from sostenuto.experiments import Settings, Workbench
-from sostenuto.experiments.tasks.paper_grids import KERNELS
+from sostenuto.experiments.tasks.ucr_kernels import KERNELS
 from sostenuto.experiments.tasks.window_regression import (
     PREVIOUS,
     Windows,
-    ahead,
+    judge_ahead,
+    judge_gaps,
     show,
     stock_prices,
     stock_windows,
@@ -25,11 +26,12 @@ def run(settings: Settings, bench: Workbench) -> None:
     bench.number("RNTK at T_var = 10", found["RNTK"][default].tolist())
     bench.number("previous step at T_var = 10", found[PREVIOUS][default].tolist())
     varied = {name: values[np.asarray(settings.points) > 0] for name, values in found.items()}
-    bench.law("RNTK is ahead of the other kernels", *ahead(varied, "RNTK", others))
-    lead = found["RNTK"].mean(axis=1) - np.mean([found[name].mean(axis=1) for name in others], axis=0)
-    said = f"{lead[0]:+.2f} dB at T_var = {settings.points[0]}, {lead[-1]:+.2f} dB at {settings.points[-1]}"
-    bench.law("the gap grows with the variation of lengths", bool(lead[-1] > lead[0]), said)
-    bench.law("the previous step is ahead of all kernels", *ahead(found, PREVIOUS, KERNELS))
+    judge_ahead(bench, "RNTK is ahead of the other kernels", varied, "RNTK", others)
+    lead = found["RNTK"] - np.mean([found[name] for name in others], axis=0)
+    first, last = lead.mean(axis=1)[[0, -1]]
+    said = f"{first:+.2f} dB at T_var = {settings.points[0]}, {last:+.2f} dB at {settings.points[-1]}"
+    judge_gaps(bench, "the gap grows with the variation of lengths", [lead[-1] - lead[0]], said)
+    judge_ahead(bench, "the previous step is ahead of all kernels", found, PREVIOUS, KERNELS)
     show(bench, found, settings.points, "T_var")
 
 

@@ -5,11 +5,12 @@ from functools import partial
 import numpy as np
 
 from sostenuto.experiments import Settings, Workbench
-from sostenuto.experiments.tasks.paper_grids import KERNELS
+from sostenuto.experiments.tasks.ucr_kernels import KERNELS
 from sostenuto.experiments.tasks.window_regression import (
     PREVIOUS,
     Windows,
-    ahead,
+    judge_ahead,
+    judge_gaps,
     show,
     stock_prices,
     stock_windows,
@@ -23,13 +24,13 @@ def run(settings: Settings, bench: Workbench) -> None:
     found = sweep(settings, bench, "windows", settings.points, partial(draw, settings, closes))
     others = KERNELS[1:]
     bench.number("RNTK with 20 windows", found["RNTK"][list(settings.points).index(20)].tolist())
-    bench.law("RNTK is ahead of the other kernels", *ahead(found, "RNTK", others))
-    lost = {name: float(values[-1].mean() - values[0].mean()) for name, values in found.items()}
-    rest = float(np.mean([lost[name] for name in others]))
-    said = f"RNTK loses {lost['RNTK']:.2f} dB, the others {rest:.2f} dB"
-    bench.law("RNTK keeps its performance when the training part is small", lost["RNTK"] < rest, said)
-    bench.law("RNTK improves with the training part", lost["RNTK"] > 0, f"by {lost['RNTK']:.2f} dB")
-    bench.law("the previous step is ahead of all kernels", *ahead(found, PREVIOUS, KERNELS))
+    judge_ahead(bench, "RNTK is ahead of the other kernels", found, "RNTK", others)
+    lost = {name: values[-1] - values[0] for name, values in found.items()}
+    rest, own = np.mean([lost[name] for name in others], axis=0), lost["RNTK"]
+    said = f"RNTK loses {own.mean():.2f} dB, the others {rest.mean():.2f} dB"
+    judge_gaps(bench, "RNTK keeps its performance when the training part is small", [rest - own], said)
+    judge_gaps(bench, "RNTK improves with the training part", [own], f"by {own.mean():.2f} dB")
+    judge_ahead(bench, "the previous step is ahead of all kernels", found, PREVIOUS, KERNELS)
     show(bench, found, settings.points, "training windows")
 
 

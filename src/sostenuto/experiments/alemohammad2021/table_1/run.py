@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from sostenuto.experiments import Settings, Workbench
-from sostenuto.experiments.tasks.paper_grids import KERNELS
+from sostenuto.experiments.tasks.ucr_kernels import KERNELS
 from sostenuto.experiments.tasks.ucr_table import (
     COLUMNS,
     MEASURES,

@@ -10,8 +10,15 @@ from torch import Tensor
 
 from sostenuto.audits import fixed_points
 from sostenuto.experiments import Settings, Workbench
-from sostenuto.experiments.tasks.pendulum import learn_swings, silent_flow, swings, two_units
-from sostenuto.experiments.tasks.planar_flows import circle, draw_flow, followed
+from sostenuto.experiments.tasks.planar_flows import (
+    circle,
+    draw_flow,
+    followed,
+    learn_swings,
+    silent_flow,
+    swings,
+    two_units,
+)
 from sostenuto.nn import LipschitzRNN
 
 NAMES = ("(a) free", "(b) β = 0.65, γ = 0.25", "(c) β = 0.8, γ = 0.25", "(d) skew")

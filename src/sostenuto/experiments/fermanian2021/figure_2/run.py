@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from sostenuto.experiments import Settings, Workbench
+from sostenuto.experiments.tasks.contest import standard_error, unsure
 from sostenuto.experiments.tasks.spiral_networks import NEEDED, Penalty, arms, attacked, spiral_data, trained
 from sostenuto.report.figures.plot import lines
 
@@ -26,13 +27,13 @@ def run(settings: Settings, bench: Workbench) -> None:
     plain, printed = accuracy[Penalty(0.0).name], accuracy[Penalty(PRINTED).name]
     released = accuracy[Penalty(PRINTED, released=True).name]
 
-    holds, said = gains(printed[:, -1] - plain[:, -1])
-    bench.law("the penalty makes the network more stable", holds, said)
+    holds, said, undecided = gains(printed[:, -1] - plain[:, -1])
+    bench.law("the penalty makes the network more stable", holds, said, undecided=undecided)
     half = max(1, settings.runs // 2)
     smaller = [Penalty(weight).name for weight in settings.weights if 0 < weight < PRINTED]
     chosen = max(smaller, key=lambda name: float(accuracy[name][:half, -1].mean()))
-    holds, said = gains(accuracy[chosen][half:, -1] - plain[half:, -1])
-    bench.law("a smaller weight makes it more stable", holds, f"{chosen}: {said}")
+    holds, said, undecided = gains(accuracy[chosen][half:, -1] - plain[half:, -1])
+    bench.law("a smaller weight makes it more stable", holds, f"{chosen}: {said}", undecided=undecided)
     bench.number("clean accuracy without penalty", plain[:, 0].tolist())
     bench.number("clean accuracy with weight 0.1", printed[:, 0].tolist())
     bench.number("strongest attack, without penalty", plain[:, -1].tolist())
@@ -63,11 +64,11 @@ def measure(settings: Settings, penalty: Penalty, seed: int) -> dict[str, Any]:
     return {"accuracy": accuracy, "train": history["train"], **ends}
 
 
-def gains(differences: np.ndarray) -> tuple[bool, str]:
-    """Judge paired differences: their mean against twice its standard error, which one run does not have."""
-    mean, count = float(differences.mean()), len(differences)
-    error = float(differences.std(ddof=1) / count**0.5) if count > 1 else 0.0
-    return mean > 2 * error, f"{mean:+.1f} ± {error:.1f} points (standard error, {count} runs)"
+def gains(differences: np.ndarray) -> tuple[bool, str, str]:
+    """Judge paired differences: whether their mean is above 0, what it is, and why that may decide nothing."""
+    mean, error = float(differences.mean()), standard_error(differences.tolist())
+    said = f"{mean:+.1f} ± {error:.1f} points (standard error, {len(differences)} runs)"
+    return mean > 0, said, unsure(mean, [error])
 
 
 def draw(axes: Any, *, epsilons: list[float], accuracy: dict[str, np.ndarray]) -> None:

@@ -1,0 +1,123 @@
+"""Layers that promise to remember keep the promise at every step of training, however violent."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+
+from sostenuto.checks import InputError
+from sostenuto.constraints import Between
+from sostenuto.nn import DampedOscillators, StableRNN, Stack, UnICORNN
+
+
+def violent_steps(layer, count=6, rate=3.0):
+    """Train on noise with a large learning rate; yield after every step."""
+    torch.manual_seed(0)
+    optimizer = torch.optim.Adam(layer.parameters(), lr=rate)
+    x = torch.randn(20, 4, layer.input_size)
+    for _ in range(count):
+        optimizer.zero_grad()
+        loss = -layer(x)[0].square().mean()
+        loss.backward()
+        optimizer.step()
+        yield layer
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"bidirectional": True, "num_layers": 2}, {"positive": True, "stiffness": 0.3}]
+)
+def test_unicornn_keeps_its_promise_while_it_is_trained(options):
+    torch.manual_seed(0)
+    layer = UnICORNN(2, 16, half_life=100, step_size=0.3, **options)
+    for trained in violent_steps(layer):
+        assert min(trained.memory_certificate().layers) >= 100
+    assert layer.weight_hh_l0.abs().max() > 0.5 * layer.weight_limit().max()
+    layer.reset_parameters()
+    assert min(layer.memory_certificate().layers) >= 100
+
+
+def test_a_promise_survives_copies_files_and_functional_calls():
+    torch.manual_seed(0)
+    layer = UnICORNN(2, 8, half_life=50)
+    again = UnICORNN(2, 8, half_life=50)
+    again.load_state_dict(layer.state_dict())
+    x = torch.randn(10, 3, 2)
+    for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer)), again):
+        assert torch.equal(other(x)[0], layer(x)[0])
+        assert other.memory_certificate() == layer.memory_certificate()
+    moved = {name: value + 1 for name, value in layer.named_parameters()}
+    called = torch.func.functional_call(layer, moved, (x,))[0]
+    with torch.no_grad():
+        for name, value in layer.named_parameters():
+            value.copy_(moved[name])
+    assert torch.equal(called, layer(x)[0])
+
+
+def test_a_weight_can_be_assigned_inside_the_limit_only():
+    layer = UnICORNN(2, 4, half_life=100, dtype=torch.float64)
+    value = layer.weight_limit().detach() * torch.tensor([0.5, -0.5, 0.9, 0.0])
+    layer.weight_hh_l0 = value
+    assert torch.allclose(layer.weight_hh_l0, value)
+    with pytest.raises(InputError, match="between"):
+        layer.weight_hh_l0 = 2 * layer.weight_limit().detach()
+    with pytest.raises(InputError, match="lower step_size or stiffness"):
+        UnICORNN(2, 4, half_life=10, step_size=2.5)
+
+
+def test_the_gradient_is_right():
+    layer = UnICORNN(1, 3, half_life=20, dtype=torch.float64)
+    x = torch.randn(6, 2, 1, dtype=torch.float64)
+    names, values = zip(*layer.named_parameters(), strict=True)
+
+    def run(*free):
+        return torch.func.functional_call(layer, dict(zip(names, free, strict=True)), (x,))[0]
+
+    free = tuple(value.detach().clone().requires_grad_() for value in values)
+    assert torch.autograd.gradcheck(run, free)
+
+
+@pytest.mark.parametrize("activation", ["identity", "tanh"])
+def test_stable_units_remember_as_long_as_promised(activation):
+    layer = StableRNN(2, 8, activation=activation, half_life=50)
+    for trained in violent_steps(layer):
+        assert trained.memory_certificate().remembers_at_least >= 50
+
+
+@pytest.mark.parametrize("integrator", ["euler", "exact"])
+def test_linear_stable_units_forget_as_promised(integrator):
+    layer = StableRNN(2, 8, activation="identity", integrator=integrator, half_life=20, forget_within=200)
+    for trained in violent_steps(layer):
+        found = trained.memory_certificate()
+        assert found.remembers_at_least >= 20
+        assert found.forgets_at_most <= 200
+    with pytest.raises(InputError, match="activation='identity'"):
+        StableRNN(2, 8, forget_within=10)
+    with pytest.raises(InputError, match="forget_within above half_life"):
+        StableRNN(2, 8, activation="identity", half_life=20, forget_within=10)
+    with pytest.raises(InputError, match="form='diagonal'"):
+        StableRNN(2, 8, form="symmetric", half_life=20)
+
+
+def test_damped_units_remember_as_long_as_promised():
+    layer = DampedOscillators(2, 8, half_life=100, time_scales=(1.0, 50.0))
+    for trained in violent_steps(layer):
+        assert trained.memory_certificate().remembers_at_least >= 100
+    with pytest.raises(InputError, match="expected half_life of at most"):
+        DampedOscillators(2, 8, half_life=1e9).memory_certificate()
+
+
+@pytest.mark.parametrize("name", ["damped", "unicornn", "stable"])
+def test_a_stack_remembers_as_long_as_promised(name):
+    layer = Stack(2, 8, 2, layer=name, half_life=100, bidirectional=True)
+    found = layer.memory_certificate()
+    assert min(found.layers) >= 100
+    assert found.forgets_at_most is None
+    assert "nothing" not in found.summary().lower()
+    with pytest.raises(InputError, match="damped, unicornn and stable"):
+        Stack(2, 8, layer="sru", half_life=10)
+
+
+def test_between_says_what_it_takes():
+    with pytest.raises(InputError, match="between -1 and 1, got 0 to 1"):
+        Between(-1.0, 1.0).right_inverse(torch.tensor([0.0, 1.0]))
