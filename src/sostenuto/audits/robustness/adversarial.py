@@ -17,6 +17,7 @@ from sostenuto.audits.robustness.attacks import (
     NORMS,
     Bounds,
     deepfool,
+    input_gradient,
     project,
     projected_ascent,
     random_search,
@@ -272,9 +273,7 @@ class _Attacker:
             leaf = torch.zeros_like(self.data.values[rows]).requires_grad_()
             with torch.enable_grad():
                 objective = self._objective(rows)(leaf)
-                (gradient,) = (
-                    torch.autograd.grad(objective.sum(), leaf) if objective.requires_grad else (torch.zeros_like(leaf),)
-                )
+                gradient = input_gradient(objective.sum(), leaf)
             silent.append(~(gradient.flatten(1).abs().amax(1) > 0))
             again = self._objective(rows)(leaf.detach())
             spread = float(objective.detach().abs().mean()) + 1e-12
