@@ -154,5 +154,6 @@ def measured_cost(model: nn.Module, data: EvalBatch, seed: int) -> Cost:
                 if loss.requires_grad:
                     torch.autograd.grad(loss, leaf, allow_unused=True)
 
+        gradient()  # the first call may compile
         backward = seconds_of(gradient)
     return Cost(forward / len(few.values), backward / len(few.values))

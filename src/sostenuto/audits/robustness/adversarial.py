@@ -163,7 +163,7 @@ def adversarial_accuracy(
     data = eval_batch(model, X, y, lengths, target_scale)
     require(
         attack != "deepfool" or not (data.has_step_targets or data.measure == "error"),
-        "expected one class a sequence for DeepFool",
+        "expected one class per sequence for DeepFool",
         "got a class for every step" if data.measure == "accuracy" else "got numbers",
         "use attack='pgd'",
     )
@@ -177,7 +177,7 @@ def adversarial_accuracy(
         else:
             ways = attacker.ways()
             names = [name for name in ways if attack in (name, "best")]
-            require(bool(names), f"expected one answer a sequence for attack={attack!r}", "got one a step")
+            require(bool(names), f"expected one answer a sequence for attack={attack!r}", "got one per step")
             marks = {name: [attacker.left(ways[name], radius) for radius in radii] for name in names}
             if attack == "best":
                 masked = masking(attacker.evidence(radii, marks))
