@@ -21,9 +21,9 @@ class FileFormatError(InputError):
     'a.ts, line 7: expected 3 channels, got 2.'
     """
 
-    def __init__(self, path: str | Path, expected: str, got: str, cure: str = "", *, line: int | None = None) -> None:
+    def __init__(self, path: str | Path, expected: str, got: str, hint: str = "", *, line: int | None = None) -> None:
         where = f"{path}, line {line}" if line is not None else f"{path}"
-        super().__init__(f"{where}: {sentence(expected, got, cure)}")
+        super().__init__(f"{where}: {sentence(expected, got, hint)}")
         self.path, self.line = str(path), line
 
 
@@ -42,19 +42,19 @@ class MissingExtraError(SostenutoError, ImportError):
         super().__init__(f"{purpose} needs the package {package!r}; install it with: pip install 'sostenuto[{extra}]'")
 
 
-def sentence(expected: str, got: str, cure: str = "") -> str:
+def sentence(expected: str, got: str, hint: str = "") -> str:
     """Join the three parts of a message into one sentence.
 
     >>> sentence("expected a number", "got 'x'", "correct the cell")
     "expected a number, got 'x'; correct the cell."
     """
-    return f"{expected}, {got}" + (f"; {cure}" if cure else "") + "."
+    return f"{expected}, {got}" + (f"; {hint}" if hint else "") + "."
 
 
-def require(condition: bool, expected: str, got: str, cure: str = "") -> None:
+def require(condition: bool, expected: str, got: str, hint: str = "") -> None:
     """Raise `InputError` with a full sentence unless ``condition`` holds."""
     if not condition:
-        raise InputError(sentence(expected, got, cure))
+        raise InputError(sentence(expected, got, hint))
 
 
 def check_choice(name: str, value: object, choices: Iterable[object]) -> None:

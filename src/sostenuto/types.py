@@ -23,10 +23,4 @@ Mask = Bool[Tensor, "batch time"]
 Timespans = Float[Tensor, "batch time"]
 """Time passed between a step and the one before it, in units of the sampling step."""
 
-State = Float[Tensor, "layer batch hidden"]
-"""One component of a recurrent state, stacked over layers and directions."""
-
-Gram = Float[Tensor, "row column"]
-"""A kernel matrix."""
-
 PathLike = str | Path

@@ -3,7 +3,7 @@
 ``python tests/cli/kill_driver.py JOBS`` reads a JSON list of jobs, each a run folder, the arguments of the command, and
 when to kill it: so many epochs after its folder is there (2.3: when two epochs are logged, and then three tenths of the
 mean time of an epoch), so that the kills are spread over a run whatever else the machine does. It prints one JSON line
-a job. Nothing is computed before a fork, so no thread is lost in one.
+per job. Nothing is computed before a fork, so no thread is lost in one.
 """
 
 import importlib

@@ -89,7 +89,7 @@ def test_numbers_uneven_times_and_missing_values(tmp_path):
 def test_a_target_for_every_step_is_left_to_a_network(tmp_path):
     steps = write_waves(tmp_path / "steps.npz", targets="steps")
     words = said(call("fit", steps, "--task", "sequence", "--model", "oscillators", "--out", tmp_path / "run"))
-    assert "expected one target a sequence for oscillators, got sequence" in words
+    assert "expected one target per sequence for oscillators, got sequence" in words
 
 
 def test_a_budget_is_a_time_and_names_are_the_same_everywhere(tmp_path):

@@ -120,6 +120,12 @@ def test_what_was_said_is_what_is_stored(waves, tmp_path):
     assert config.data.source == str(waves)
 
 
+def test_a_promised_half_life_is_kept(waves, tmp_path):
+    assert call("fit", waves, *TINY, "--half-life", "300").exit_code == 0
+    model = load_model(tmp_path / "runs" / "waves.npz-unicornn" / "model.safetensors").model
+    assert model.layer.memory_certificate().remembers_at_least >= 300
+
+
 def test_a_config_repeats_a_run_and_options_go_before_it(waves, tmp_path):
     assert call("fit", waves, *TINY, "--out", "one").exit_code == 0
     again = ("fit", "--config", "one/config.toml", "--quiet", "--device", "cpu")

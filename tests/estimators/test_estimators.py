@@ -40,7 +40,7 @@ def regressor(**options):
 class TestLearning:
     def test_a_classifier_tells_slow_from_fast(self, sinusoids):
         values, names = sinusoids
-        learned = RecurrentClassifier(random_state=0, device="cpu").fit(values[:40], names[:40])
+        learned = RecurrentClassifier(epochs=20, random_state=0, device="cpu").fit(values[:40], names[:40])
         assert learned.score(values[40:], names[40:]) > 0.9
         quick = classifier(hidden_size=16, epochs=20, readout="max").fit(values[:40], names[:40])
         assert quick.score(values[40:], names[40:]) > 0.9

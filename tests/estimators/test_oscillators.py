@@ -243,3 +243,24 @@ def test_a_cluster_of_one_or_two_workers_gives_the_same_sums(few_rows):
         ):
             there = so.OscillatorClassifier(30, random_state=0).fit(X, y, client=client)
         np.testing.assert_allclose(there.coef_, here.coef_, rtol=0, atol=1e-10 * np.abs(here.coef_).max())
+
+
+def test_a_lost_worker_costs_time_only(few_rows, monkeypatch):
+    distributed = pytest.importorskip("distributed", reason="needs the extra [cluster]")
+    X, y = waves(60)
+    here = so.OscillatorClassifier(30, random_state=0).fit(X, y)
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
+        submit, asked = client.submit, []
+
+        def submitted(*given, **options):
+            asked.append(submit(*given, **options))
+            if len(asked) == 3:
+                distributed.wait(asked)  # what the worker holds is lost with it
+                cluster.sync(cluster.workers[0].close, nanny=False)
+            return asked[-1]
+
+        monkeypatch.setattr(client, "submit", submitted)
+        there = so.OscillatorClassifier(30, random_state=0).fit(X, y, client=client)
+    assert len(asked) == 5
+    np.testing.assert_allclose(there.coef_, here.coef_, rtol=0, atol=1e-10 * np.abs(here.coef_).max())

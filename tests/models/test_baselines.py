@@ -68,7 +68,7 @@ def test_nearest_neighbor_refuses_tokens_and_steps() -> None:
     tokens = SequenceBatch(torch.tensor([[1, 2]]), torch.tensor([2]), torch.tensor([0]))
     with pytest.raises(InputError, match="expected channels of numbers for nearest neighbor, got tokens"):
         nearest_neighbor(tokens, tokens, "classification")
-    with pytest.raises(InputError, match="expected one target a sequence for nearest neighbor, got one a step"):
+    with pytest.raises(InputError, match="expected one target per sequence for nearest neighbor, got one per step"):
         nearest_neighbor(tokens, tokens, "sequence")
 
 

@@ -99,5 +99,5 @@ def test_bad_options_are_refused_in_a_sentence(layer, options, fragment):
 def test_tokens_have_one_target_a_sequence(task):
     targets = [np.arange(len(w)) % 2 for w in WORDS] if task == "sequence" else RNG.normal(size=(4, 1, 1))
     encoding = Encoding.fit(SequenceSet(WORDS, targets, task))
-    with pytest.raises(InputError, match=f"expected one target a sequence for tokens, got the task '{task}'"):
+    with pytest.raises(InputError, match=f"expected one target per sequence for tokens, got the task '{task}'"):
         build_model(encoding, "gru", hidden_size=4)

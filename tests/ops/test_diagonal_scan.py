@@ -107,3 +107,8 @@ def test_bad_options_are_refused():
         diagonal_scan(z, start, one, one, one, threshold=one)
     with pytest.raises(InputError, match="expected backend to be one of"):
         gated_scan(z, z, start, one, backend="fast")
+
+
+def test_an_unknown_activation_is_refused():
+    with pytest.raises(InputError, match="activation"):
+        activate(torch.ones(2), "softplus")

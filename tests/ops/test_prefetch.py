@@ -4,17 +4,22 @@ import numpy as np
 import pytest
 from numba import njit
 
+from sostenuto.ops._cpu import prefetch
 from sostenuto.ops._cpu.panel_product import VECTOR_BYTES, multiply, multiply_rows, pack_into
 from sostenuto.ops._cpu.prefetch import (
     LEAST_BYTES,
     LEAST_DEPTH,
     MOST_BYTES,
-    add_prefetch,
     new_prefetch_list,
     next_lines,
     worth_prefetching,
 )
 from sostenuto.ops._cpu.workspace import LINE
+
+
+@njit
+def add_prefetch(rows, region, address, stride, width, count):
+    prefetch.add_prefetch(rows, region, address, stride, width, count)
 
 
 def parts_of(rows, most):

@@ -77,6 +77,6 @@ def test_settings_are_toml():
     config = RunConfig(training=TrainingConfig(rkhs_penalty=0.1, rkhs_method="stochastic", rkhs_draws=16))
     assert RunConfig.from_toml(config.to_toml()) == config
     with pytest.raises(InputError, match="rkhs_method"):
-        TrainingConfig(rkhs_method="guess")
+        RunConfig.from_dict({"training": {"rkhs_method": "guess"}})
     with pytest.raises(InputError, match="rkhs_total_variation"):
         TrainingConfig(rkhs_total_variation=1.0)

@@ -223,7 +223,7 @@ class ClassificationBatch(EvalBatch):
             scores.ndim == 3 or not self.has_step_targets,
             "expected scores at every step, as y has a class for every step",
             f"got scores of shape {tuple(scores.shape)}",
-            "pass one class a sequence, or a model that returns (batch, time, classes)",
+            "pass one class per sequence, or a model that returns (batch, time, classes)",
         )
         classes, highest = scores.shape[-1], int(self.true_targets.max())
         require(

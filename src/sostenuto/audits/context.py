@@ -1,7 +1,7 @@
 """What a check of an audit works with: the model, the data within a budget, and how the user describes them."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -132,20 +132,28 @@ class AuditContext:
         return replace(chosen, values=chosen.values[:, :steps], lengths=None, targets=targets)
 
 
+def seconds_of(call: Callable[[], Any]) -> float:
+    """Time a call once, at least a microsecond."""
+    start = time.perf_counter()
+    call()
+    return max(time.perf_counter() - start, 1e-6)
+
+
 def measured_cost(model: nn.Module, data: EvalBatch, seed: int) -> Cost:
     """Time the model on a few sequences, with a gradient and without."""
     few = data.take(slice(0, min(8, len(data.values))))
     rows = slice(0, len(few.values))
     with audited(model, seed), torch.backends.cudnn.flags(enabled=False):
         few.scores(model, rows, few.values)
-        start = time.perf_counter()
-        few.scores(model, rows, few.values)
-        forward = time.perf_counter() - start
+        forward = seconds_of(lambda: few.scores(model, rows, few.values))
         leaf = few.values.clone().requires_grad_()
-        start = time.perf_counter()
-        with torch.enable_grad():
-            loss = few.losses(few.scores(model, rows, leaf), rows).sum()
-            if loss.requires_grad:
-                torch.autograd.grad(loss, leaf, allow_unused=True)
-        backward = time.perf_counter() - start
+
+        def gradient() -> None:
+            with torch.enable_grad():
+                loss = few.losses(few.scores(model, rows, leaf), rows).sum()
+                if loss.requires_grad:
+                    torch.autograd.grad(loss, leaf, allow_unused=True)
+
+        gradient()  # the first call may compile
+        backward = seconds_of(gradient)
     return Cost(forward / len(few.values), backward / len(few.values))

@@ -178,6 +178,9 @@ def settings_section(report: AuditReport) -> Section:
     rows = [("model", report.model), ("budget", report.budget), ("seed", str(report.seed))]
     rows += [("data", report.data)] if report.data else []
     rows += [("checksum of the data", report.checksum)] if report.checksum else []
+    rows += [("weights, SHA-256", report.weights)] if report.weights else []
+    rows += [("date", report.date)] if report.date else []
+    rows += [("how the model was read", note) for note in report.notes]
     rows += [("sequences", count(report.num_sequences)), ("steps of the longest", count(report.num_steps))]
     rows += [(name, value) for name, value in sorted(report.environment.items())]
     return Section("How it was measured", "measured", (Facts("Settings and versions", tuple(rows)),))
@@ -194,7 +197,8 @@ def _verdict_cell(check: str, report: AuditReport) -> Cell:
 def _section(report: AuditReport, name: str, result: AuditResult) -> Section:
     check, verdict = all_checks()[name], report.verdicts[name]
     picture = Picture(draw(result), f"{check.title} {result.summary()}")
-    method = f"{result.method} Seed {result.seed}."
+    limits = ", ".join(f"{key} {number(limit)}" for key, limit in verdict.thresholds.items())
+    method = f"{result.method} Seed {result.seed}." + (f" Thresholds: {limits}." if limits else "")
     shown = Verdict(verdict.outcome, verdict.label, verdict.text)
     return Section(check.title, name, (shown, Figures((picture,), check.caption), Prose(method, note=True)))
 

@@ -219,8 +219,8 @@ class Encoding:
         got = first.shape[1]
         if got != self.num_channels:
             turned = first.shape[0] == self.num_channels
-            cure = "the axes look exchanged: pass layout='bct'" if turned else "bring the channels used in training"
-            raise InputError(f"expected {self.num_channels} channels, as in training, got {got}; {cure}.")
+            hint = "the axes look exchanged: pass layout='bct'" if turned else "bring the channels used in training"
+            raise InputError(f"expected {self.num_channels} channels, as in training, got {got}; {hint}.")
 
     def _encode_targets(self, data: SequenceSet, steps: int, dtype: torch.dtype) -> Shaped[Tensor, "batch ..."]:
         if self.classes:

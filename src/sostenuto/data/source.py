@@ -96,9 +96,9 @@ def _open_files(config: DataConfig) -> Dataset:
         tested = replace(config, task=config.task or train.task or "")
         test = read_file(tested, config.test)["train"]
         channels, got = train.num_channels, test.num_channels
-        cure = "both files must hold the same channels in the same layout"
+        hint = "both files must hold the same channels in the same layout"
         require(
-            channels == got, f"{config.test}: expected {channels} channels as in {config.source}", f"got {got}", cure
+            channels == got, f"{config.test}: expected {channels} channels as in {config.source}", f"got {got}", hint
         )
     name = Path(config.source).name
     if config.task == "forecast":

@@ -137,8 +137,8 @@ def _by_group(data: SequenceSet, fraction: float, rng: np.random.Generator) -> I
         raise InputError("expected groups to divide by, got none; name the column that holds them.")
     names, member = np.unique(np.asarray(data.groups), return_inverse=True)
     member = member.reshape(-1)
-    cure = "use method='stratified' or method='random'"
-    require(len(names) >= 2, "expected at least 2 groups", f"got {len(names)}", cure)
+    hint = "use method='stratified' or method='random'"
+    require(len(names) >= 2, "expected at least 2 groups", f"got {len(names)}", hint)
     sizes, wanted = np.bincount(member), fraction * len(data)
     taken: list[int] = []
     total = 0

@@ -19,8 +19,8 @@ FEW_VALUES = 20
 def task_of(data: SequenceSet) -> Task:
     """Say which task ``data`` poses: the one it names, or else the one its targets show.
 
-    A list of arrays is one target a step (``"sequence"``); text, booleans and whole numbers are classes; other numbers
-    are a regression. Whole numbers that are meant as a regression need ``task="regression"``.
+    A list of arrays is one target per step (``"sequence"``); text, booleans and whole numbers are classes; other
+    numbers are a regression. Whole numbers that are meant as a regression need ``task="regression"``.
 
     >>> task_of(SequenceSet([np.zeros((3, 1))], targets=np.array([0.5])))
     'regression'
@@ -131,7 +131,7 @@ def _check_steps(array: np.ndarray, steps: int, index: int) -> None:
         got = "a single one" if array.ndim == 0 else f"{len(array)}"
         raise InputError(
             f"sequence {index}: expected a target for each of its {steps} steps, got {got}; "
-            "pass the task that has one target a sequence, or give every step its own."
+            "pass the task that has one target per sequence, or give every step its own."
         )
 
 

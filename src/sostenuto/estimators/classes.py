@@ -11,7 +11,7 @@ from sostenuto.checks import check_count
 
 
 def one_against_rest(indices: Int[np.ndarray, " n"]) -> Float64[np.ndarray, "n column"]:
-    """Write classes as ±1: one column a class, or one column in all for two.
+    """Write classes as ±1: one column per class, or one column in all for two.
 
     >>> one_against_rest(np.array([0, 1, 1])).ravel(), one_against_rest(np.array([2, 0, 1]))[0]
     (array([-1.,  1.,  1.]), array([-1., -1.,  1.]))

@@ -34,7 +34,7 @@ class RecurrentEstimator(BaseEstimator):
     """A recurrent layer with a read-out, trained by `sostenuto.training`; `RecurrentClassifier` has the parameters.
 
     Fitted attributes: ``model_`` (the `torch.nn.Module`; predictions are made where it lives), ``encoding_`` (scaling
-    and classes), ``config_`` (every setting and the seed), ``history_`` (one dict an epoch), ``uses_timespans_``, and
+    and classes), ``config_`` (every setting and the seed), ``history_`` (one dict per epoch), ``uses_timespans_``, and
     ``n_features_in_`` where ``X`` had 2 axes.
     """
 

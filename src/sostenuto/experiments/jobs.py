@@ -20,9 +20,9 @@ def alongside(jobs: int, work: Callable[..., None], arguments: tuple[Any, ...]) 
     limit, error) first leaves them time to reach the same end.
     """
     check_count("jobs", jobs)
-    cure = "leave jobs at 1"
+    hint = "leave jobs at 1"
     require(
-        jobs == 1 or os.name == "posix", "expected a system with file locks for several jobs", f"got {os.name}", cure
+        jobs == 1 or os.name == "posix", "expected a system with file locks for several jobs", f"got {os.name}", hint
     )
     spawn = multiprocessing.get_context("spawn")
     others = [spawn.Process(target=work, args=arguments, daemon=True) for _ in range(jobs - 1)]

@@ -266,8 +266,8 @@ class Workbench:
 
     def _expectation(self, name: str) -> Any:
         known = self.experiment.expected
-        cure = "give it an entry, if only with a remark"
-        require(name in known, f"expected an entry of {self.experiment.name}'s expected.toml", f"got {name!r}", cure)
+        hint = "give it an entry, if only with a remark"
+        require(name in known, f"expected an entry of {self.experiment.name}'s expected.toml", f"got {name!r}", hint)
         return known[name]
 
     # What the person at the screen sees

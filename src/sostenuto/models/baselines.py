@@ -46,7 +46,7 @@ def baseline_predictions(
 ) -> list[BaselinePrediction]:
     """Run the cheap methods that fit the task; classes have the most common one among them.
 
-    One target a sequence: 1-nearest neighbor and ridge on summary features. Forecasts: previous value (where the
+    One target per sequence: 1-nearest neighbor and ridge on summary features. Forecasts: previous value (where the
     targets are the input's own channels) and ridge. Nearest neighbor looks at evenly spaced training sequences where
     all of them would take more than about ``seconds`` (and a second at least) or 4·10¹² operations, and says so in its
     description.
@@ -95,7 +95,7 @@ def nearest_neighbor(train: SequenceBatch, test: SequenceBatch, task: Task) -> P
     >>> nearest_neighbor(train, SequenceBatch.from_sequences(torch.tensor([[4.0, 3.0]])), "classification")
     tensor([1])
     """
-    require(task != "sequence", "expected one target a sequence for nearest neighbor", "got one a step")
+    require(task != "sequence", "expected one target per sequence for nearest neighbor", "got one per step")
     require(train.values.ndim == 3, "expected channels of numbers for nearest neighbor", "got tokens")
     targets = _targets(train)
     steps = int(train.lengths.median())

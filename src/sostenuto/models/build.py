@@ -39,7 +39,7 @@ def build_model(
     check_choice("layer", layer, LAYERS)
     if encoding.is_tokens:
         one_target = encoding.task in ("classification", "regression")
-        require(one_target, "expected one target a sequence for tokens", f"got the task {encoding.task!r}")
+        require(one_target, "expected one target per sequence for tokens", f"got the task {encoding.task!r}")
     width = embedding_size if encoding.is_tokens else encoding.input_size
     if embedding is not None:
         width = embedding.shape[1]

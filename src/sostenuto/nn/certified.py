@@ -50,8 +50,8 @@ class Certified:
         """
         check_choice("kind", kind, CERTIFICATES)
         if spans is not None:
-            cure = "spans are steps of the map that is run; ask for 'discrete'"
-            require(kind.startswith("discrete"), f"expected no spans with {kind!r}", "got some", cure)
+            hint = "spans are steps of the map that is run; ask for 'discrete'"
+            require(kind.startswith("discrete"), f"expected no spans with {kind!r}", "got some", hint)
             self.refuse_timespans(None if self.continuous else spans)
         changed = overridden(cast(nn.Module, self))
         if changed:
@@ -105,8 +105,8 @@ class Certified:
     def refuse_timespans(self, timespans: object) -> None:
         """Refuse time spans where the recurrence is a discrete map."""
         name = type(self).__name__.removeprefix("Parametrized")
-        cure = "use a continuous-time layer such as UnICORNN, LipschitzRNN or ResidualGRU for irregular sampling"
-        require(timespans is None, f"expected no timespans: {name} is a discrete map", "got some", cure)
+        hint = "use a continuous-time layer such as UnICORNN, LipschitzRNN or ResidualGRU for irregular sampling"
+        require(timespans is None, f"expected no timespans: {name} is a discrete map", "got some", hint)
 
 
 def _span_range(spans: float | tuple[float, float] | None) -> tuple[float, float]:

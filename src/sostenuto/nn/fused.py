@@ -123,9 +123,9 @@ class FusedLayer(RecurrentLayer):
 
     def record(self, used: str) -> None:
         """Keep which way a call went, and refuse the loop where a compiled backend was asked for."""
-        cure = "pass backend='auto' or 'reference'"
+        hint = "pass backend='auto' or 'reference'"
         compiled = used == "steps" and self.backend in ("cpu", "gpu")
-        require(not compiled, f"expected a recurrence that the backend {self.backend!r} has", "got one of steps", cure)
+        require(not compiled, f"expected a recurrence that the backend {self.backend!r} has", "got one of steps", hint)
         if not torch.compiler.is_compiling():
             self.backend_used = used
 

@@ -91,8 +91,8 @@ class LipschitzRNN(DenseLayer):
         check_choice("integrator", integrator, INTEGRATORS)
         check_fraction("implicitness", implicitness, one=True)
         check_choice("precision", precision, PRECISIONS)
-        cure = "the gate multiplies the linear part too, so it cannot be solved for"
-        require(not (gated and integrator == "imex"), "expected an explicit integrator with gated=True", "imex", cure)
+        hint = "the gate multiplies the linear part too, so it cannot be solved for"
+        require(not (gated and integrator == "imex"), "expected an explicit integrator with gated=True", "imex", hint)
         self.beta, self.gamma = _pair("beta", beta), _pair("gamma", gamma)
         self.step_size, self.alpha, self.gated = float(step_size), float(alpha), gated
         self.integrator, self.implicitness = integrator, float(implicitness)

@@ -62,20 +62,20 @@ class TimeMajor:
         packed = self.packed
         expected = "as a tensor, as the input is" if packed is None else "packed as the input is"
         good = isinstance(timespans, Tensor if packed is None else PackedSequence)
-        cure = "timespans have the layout of the input, or are one number for all steps"
-        require(good, f"expected timespans {expected}", f"got {type(timespans).__name__}", cure)
+        hint = "timespans have the layout of the input, or are one number for all steps"
+        require(good, f"expected timespans {expected}", f"got {type(timespans).__name__}", hint)
         data: Any = timespans if packed is None else timespans.data
         real = data.device == self.values.device and not data.is_complex()
         require(real, f"expected real timespans on {self.values.device}", f"got {data.dtype} on {data.device}")
         if packed is not None:
             same = torch.compiler.is_compiling() or torch.equal(timespans.batch_sizes, packed.batch_sizes)
-            require(same and data.ndim == 1, "expected one of the timespans for each step packed", "got others", cure)
+            require(same and data.ndim == 1, "expected one of the timespans for each step packed", "got others", hint)
             return _unpack(timespans)[0].to(dtype)
         shape, axes = ((steps,), "(time,)") if self.unbatched else ((steps, batch), "(time, batch)")
         if self.batch_first and not self.unbatched:
             shape, axes = (batch, steps), "(batch, time)"
         got = tuple(timespans.shape)
-        require(got == shape, f"expected timespans of shape {shape} {axes}", f"got {got}", cure)
+        require(got == shape, f"expected timespans of shape {shape} {axes}", f"got {got}", hint)
         turned = timespans.unsqueeze(1) if self.unbatched else timespans.T if self.batch_first else timespans
         return turned.to(dtype)
 
@@ -161,6 +161,6 @@ def check_input(input: LayerInput, input_size: int, batch_first: bool) -> None:
         require(values.ndim in (2, 3), "expected an input of 2 (unbatched) or 3 axes", f"got {values.ndim}")
         time = values.shape[1] if batch_first and values.ndim == 3 else values.shape[0]
         require(time > 0, "expected at least one time step", "got none")
-    cure = "the last axis holds the channels; check batch_first and input_size"
+    hint = "the last axis holds the channels; check batch_first and input_size"
     got = values.shape[-1]
-    require(got == input_size, f"expected {input_size} channels (input_size)", f"got {got}", cure)
+    require(got == input_size, f"expected {input_size} channels (input_size)", f"got {got}", hint)

@@ -29,8 +29,12 @@ def activate(
         return torch.sign(values) * torch.relu(values.abs() + threshold)
     if name == "hardtanh":
         return torch.nn.functional.hardtanh(values)
+    if name == "identity":
+        return values
     plain = {"tanh": torch.tanh, "relu": torch.relu, "logistic": torch.sigmoid}
-    return plain[name](values) if name in plain else values
+    if name not in plain:
+        check_choice("activation", name, ACTIVATIONS)
+    return plain[name](values)
 
 
 def check_activation(name: str, threshold: Tensor | None) -> None:

@@ -18,8 +18,8 @@ from sostenuto.training.batches import BatchSource
 class Predictions:
     """What a model says of each sequence.
 
-    ``labels`` holds class names ``(n,)`` or numbers ``(n, …)``; with a target for every step, one array a sequence.
-    ``probabilities`` ``(n, classes)`` comes with classes (one array a sequence where every step is classified).
+    ``labels`` holds class names ``(n,)`` or numbers ``(n, …)``; with a target for every step, one array per sequence.
+    ``probabilities`` ``(n, classes)`` comes with classes (one array per sequence where every step is classified).
     """
 
     labels: Any

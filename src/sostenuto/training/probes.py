@@ -6,8 +6,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from sostenuto.theory.rkhs import rkhs_norm
-
 Probe = Callable[[nn.Module, int], dict[str, float]]
 
 
@@ -38,6 +36,8 @@ def rkhs_norms(model: nn.Module, epoch: int) -> dict[str, float]:  # noqa: ARG00
 
     For a residual layer with a linear head. Reference: fermanian2021, Figure 3.
     """
+    from sostenuto.theory.rkhs import rkhs_norm
+
     layer: Any = model.layer
     head: Any = model.head
     with torch.no_grad():

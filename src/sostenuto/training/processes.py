@@ -142,13 +142,13 @@ def environment(device: str = "cpu") -> dict[str, str]:
 
 
 @contextmanager
-def lasting_objects() -> Iterator[None]:
+def gc_frozen() -> Iterator[None]:
     """Leave what lives now out of every search for garbage inside the block.
 
     The libraries a training has loaded are half a million objects. To go through them takes a fifth of a second, as
     twenty steps of a small model do, and finds nothing. Where somebody has set objects aside already, they stay so.
 
-    >>> with lasting_objects():
+    >>> with gc_frozen():
     ...     gc.get_freeze_count() > 0
     True
     >>> gc.get_freeze_count()

@@ -21,15 +21,13 @@ from sostenuto.data.batch import SequenceBatch
 from sostenuto.data.dataset import BatchTransform
 from sostenuto.data.files.atomic import write_atomically
 from sostenuto.models.base import SequenceModel
-from sostenuto.training.adam import QuickAdam
 from sostenuto.training.batches import BatchSource, subsample_steps
 from sostenuto.training.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
 from sostenuto.training.config import TrainingConfig
 from sostenuto.training.objective import Objective
 from sostenuto.training.optimizers import Muon, clip_gradients, learning_rate, parameter_groups
-from sostenuto.training.penalty import RKHSPenalty
 from sostenuto.training.probes import Probe
-from sostenuto.training.processes import lasting_objects, make_accelerator, signals_noted, unwrap
+from sostenuto.training.processes import gc_frozen, make_accelerator, signals_noted, unwrap
 from sostenuto.training.state import Progress, TrainingState, WeightAverage, random_states, set_random_states, snapshot
 
 EVALUATION_BATCH = 512
@@ -81,7 +79,11 @@ class Trainer:
             )
             model.gradient_window = config.gradient_window  # pyright: ignore[reportArgumentType]
         self.plain_model = model.to(self.accelerator.device)
-        self.penalty = RKHSPenalty.of(config, self.plain_model)
+        self.penalty = None
+        if config.rkhs_penalty:
+            from sostenuto.training.penalty import RKHSPenalty
+
+            self.penalty = RKHSPenalty.of(config, self.plain_model)
         # Accelerate would wrap the optimizer, the backward pass and the clipping for scaled losses and sharded weights,
         # which are not used here, at a third of a millisecond a step.
         optimizer = _make_optimizer(self.plain_model, config)
@@ -111,7 +113,7 @@ class Trainer:
             if self._resumes:
                 self._resume()
             self._rewrite_log()
-            with lasting_objects(), signals_noted() if self.folder is not None else nullcontext([]) as self._signals:
+            with gc_frozen(), signals_noted() if self.folder is not None else nullcontext([]) as self._signals:
                 try:
                     self._epochs()
                 except DivergedError as error:
@@ -233,12 +235,12 @@ class Trainer:
 
     def _check_convergence(self, loss: float) -> None:
         progress = self.state.progress
-        cure = "lower learning_rate or the layer's step_size, set gradient_clip, or check the scale of the data"
+        hint = "lower learning_rate or the layer's step_size, set gradient_clip, or check the scale of the data"
         if not all(bool(parameter.isfinite().all()) for parameter in self.parameters):
-            raise DivergedError(f"expected finite weights, got NaN or infinity in epoch {progress.epoch}; {cure}.")
+            raise DivergedError(f"expected finite weights, got NaN or infinity in epoch {progress.epoch}; {hint}.")
         if progress.history and loss > max(DIVERGED, progress.history[-1]["train_loss"]):
             got = f"got {loss:.3g} in epoch {progress.epoch}"
-            raise DivergedError(f"expected a loss that falls, or stays below {DIVERGED:g}, {got}; {cure}.")
+            raise DivergedError(f"expected a loss that falls, or stays below {DIVERGED:g}, {got}; {hint}.")
 
     def _keep_best(self, loss: float, metric: float) -> None:
         """Compare by the metric, ties by the loss; what is not finite is never the best.
@@ -403,8 +405,6 @@ def _make_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Opt
         return torch.optim.SGD(parameters, momentum=config.momentum, **shared)
     if config.optimizer == "muon":
         return Muon(parameter_groups(model, config.matrix_rate), **shared)
-    if fused and len({parameter.dtype for parameter in parameters}) == 1:
-        return QuickAdam(parameters, decoupled_weight_decay=config.optimizer == "adamw", **shared)
     kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
     return kind(parameters, **shared)
 

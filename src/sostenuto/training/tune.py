@@ -115,8 +115,8 @@ def folded_parts(dataset: Dataset, config: RunConfig, folds: int) -> list[Parts]
     seed = config.training.seed
     if dataset.validation is not None or config.data.split == "time":
         parts = divide(dataset, config.data, seed=seed)
-        cure = "set validation above 0 or bring more data"
-        require(parts.validation is not None, "expected a validation part to choose on", "got none", cure)
+        hint = "set validation above 0 or bring more data"
+        require(parts.validation is not None, "expected a validation part to choose on", "got none", hint)
         return [parts]
     whole = divide(dataset, replace(config.data, validation=0.0), seed=seed)
     least = 2 * folds

@@ -114,7 +114,7 @@ def test_a_class_at_every_step():
     found = adversarial_accuracy(Steps(), X, torch.ones(10, 2, dtype=torch.long), epsilons=(0.55,))
     assert found.count == 20
     assert found.score == (0.5,)
-    with pytest.raises(InputError, match="expected one class a sequence for DeepFool"):
+    with pytest.raises(InputError, match="expected one class per sequence for DeepFool"):
         adversarial_accuracy(Steps(), X, torch.ones(10, 2, dtype=torch.long), attack="deepfool")
 
 

@@ -166,3 +166,13 @@ def test_what_cannot_be_followed_is_refused(model, X, options, message):
         lyapunov_spectrum(model, X, **options)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("layer", [torch.nn.LSTM(2, 12), torch.nn.GRU(2, 24)])
+def test_products_with_the_jacobian_are_those_of_the_whole_matrix(layer):
+    from sostenuto.audits.stability.state_map import map_of_layer
+
+    step = map_of_layer(layer)
+    h, x = torch.randn(3, 24).double(), torch.randn(3, 2).double()
+    frame = torch.randn(3, 24, 4).double()
+    torch.testing.assert_close(step.carry(h, x, frame), step.jacobian(h, x) @ frame)

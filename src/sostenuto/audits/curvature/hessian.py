@@ -23,6 +23,7 @@ LEAST_ROWS, LEAST_STEPS = 8, 6
 """What is left of a measurement that time runs short for: sequences, and steps of one Lanczos iteration."""
 MOST_BYTES = 2**30
 """What the intermediate values of one product may take."""
+NEWTON_STEPS = 6
 FEW_WEIGHTS = 300
 """Up to so many weights the whole matrix is formed, and every number is exact."""
 
@@ -34,8 +35,8 @@ class HessianSpectrum(AuditResult):
     ``top`` are the largest eigenvalues, largest first; ``bottom`` the least. ``condition`` is the largest eigenvalue
     over the least in size among those asked for: a lower bound of the condition number. ``nodes`` and ``weights`` are
     eigenvalues of Lanczos' small matrices and the share of the spectrum each stands for. ``descent`` is the share of
-    the loss that the steepest slope promises, ‖g‖²/(2 λ₁ L); ``converged`` whether the outermost eigenvalues settled,
-    and ``sequences`` how many the loss was taken over.
+    the loss that a step of Newton's method promises to take off, ½ gᵀH⁻¹g / L; ``converged`` whether the outermost
+    eigenvalues settled, and ``sequences`` how many the loss was taken over.
     """
 
     num_weights: int
@@ -59,7 +60,7 @@ class HessianSpectrum(AuditResult):
         if self.bottom < -0.01 * abs(self.top[0]):
             said += f"; it falls away along some directions (least eigenvalue {number(self.bottom, digits=3)}), "
             said += "so this is not a minimum"
-        said += f"; its steepest slope promises {percent(min(self.descent, 1.0))} less"
+        said += f"; a step downhill promises {percent(min(self.descent, 1.0))} less"
         if not self.converged:
             said += "; time allowed for a rough estimate alone, and eigenvalues further out may have been missed"
         return said + "."
@@ -137,9 +138,10 @@ def hessian_spectrum(
             exact, found = False, _rough(hessian, top, steps, generator)
         else:
             found = _whole(hessian, top) if exact else _sampled(hessian, top, probes, lanczos_steps, generator)
-        gradient = float(np.linalg.norm(hessian.gradient()))
-        promised = gradient**2 / (2 * max(abs(found["top"][0]), abs(found["bottom"]), 1e-300))
-        descent = promised / max(hessian.loss(), 1e-300) if gradient > 0 else 0.0
+        slope = hessian.gradient()
+        gradient = float(np.linalg.norm(slope))
+        promised = _promised(hessian, slope, max(abs(found["top"][0]), abs(found["bottom"])))
+        descent = promised / max(hessian.loss(), 1e-300) if promised > 0 else 0.0
     device, dtype = place_of(model)
     how = (
         "The whole matrix was formed" if exact else f"Lanczos iteration, {probes} random vectors for trace and density"
@@ -188,6 +190,18 @@ def _affordable(
         "allow more with max_seconds",
     )
     return data.take(first), _timed(few, 4 * seconds), min(steps, few.size)
+
+
+def _promised(hessian: Hessian, slope: Vector, largest: float) -> float:
+    """Estimate what Newton's method would take off the loss, ½ gᵀH⁻¹g, by a few Lanczos steps from the gradient.
+
+    Directions that curve by less than a thousandth of the largest curvature, or fall away, count as curving so much.
+    """
+    length = float(np.linalg.norm(slope))
+    if length == 0 or largest == 0:
+        return 0.0
+    nodes, weights = _lanczos(hessian.product, slope / length, min(NEWTON_STEPS, hessian.size))
+    return float(0.5 * length**2 * np.sum(weights / np.maximum(nodes, 1e-3 * largest)))
 
 
 def _timed(hessian: Hessian, seconds: float) -> Hessian:
@@ -299,7 +313,7 @@ def _judge(result: HessianSpectrum, limits: Mapping[str, float]) -> Judged:
     descent = result.descent
     basis = (
         f"{result.summary()} A minimum needs a least eigenvalue above −{percent(limits['negative'])} of the largest, "
-        f"and a slope that promises less than {percent(limits['descent'])} of the loss."
+        f"and a step downhill that promises less than {percent(limits['descent'])} of the loss."
     )
     if falling > 2 * limits["negative"] or descent > 2 * limits["descent"]:
         return Judged("caution", "Not a minimum", basis)

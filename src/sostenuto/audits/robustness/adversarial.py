@@ -17,6 +17,7 @@ from sostenuto.audits.robustness.attacks import (
     NORMS,
     Bounds,
     deepfool,
+    input_gradient,
     project,
     projected_ascent,
     random_search,
@@ -162,7 +163,7 @@ def adversarial_accuracy(
     data = eval_batch(model, X, y, lengths, target_scale)
     require(
         attack != "deepfool" or not (data.has_step_targets or data.measure == "error"),
-        "expected one class a sequence for DeepFool",
+        "expected one class per sequence for DeepFool",
         "got a class for every step" if data.measure == "accuracy" else "got numbers",
         "use attack='pgd'",
     )
@@ -176,7 +177,7 @@ def adversarial_accuracy(
         else:
             ways = attacker.ways()
             names = [name for name in ways if attack in (name, "best")]
-            require(bool(names), f"expected one answer a sequence for attack={attack!r}", "got one a step")
+            require(bool(names), f"expected one answer a sequence for attack={attack!r}", "got one per step")
             marks = {name: [attacker.left(ways[name], radius) for radius in radii] for name in names}
             if attack == "best":
                 masked = masking(attacker.evidence(radii, marks))
@@ -272,9 +273,7 @@ class _Attacker:
             leaf = torch.zeros_like(self.data.values[rows]).requires_grad_()
             with torch.enable_grad():
                 objective = self._objective(rows)(leaf)
-                (gradient,) = (
-                    torch.autograd.grad(objective.sum(), leaf) if objective.requires_grad else (torch.zeros_like(leaf),)
-                )
+                gradient = input_gradient(objective.sum(), leaf)
             silent.append(~(gradient.flatten(1).abs().amax(1) > 0))
             again = self._objective(rows)(leaf.detach())
             spread = float(objective.detach().abs().mean()) + 1e-12

@@ -67,6 +67,12 @@ def random_start(
     return (epsilon * share * steepest(drawn, norm)).to(like)
 
 
+def input_gradient(harm: Tensor, values: Perturbation) -> Perturbation:
+    """Differentiate by the input; zero where nothing leads back to it."""
+    found = torch.autograd.grad(harm, values, allow_unused=True)[0] if harm.requires_grad else None
+    return torch.zeros_like(values) if found is None else found
+
+
 def projected_ascent(
     loss: Loss,
     values: Perturbation,
@@ -86,7 +92,7 @@ def projected_ascent(
         with torch.enable_grad():
             harm = loss(moved).sum()
         # An answer without a gradient leaves an attack by gradients where it is.
-        gradient = torch.autograd.grad(harm, moved)[0] if harm.requires_grad else torch.zeros_like(moved)
+        gradient = input_gradient(harm, moved)
         gradient = torch.where(true_steps, gradient.nan_to_num(), 0)
         delta = project(delta + step_size * steepest(gradient, norm), norm, epsilon)
         delta = _within(values, delta, bounds)

@@ -10,11 +10,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from sostenuto.audits.base import AuditResult, Check, Judged
-from sostenuto.audits.context import AuditContext
+from sostenuto.audits.context import AuditContext, seconds_of
 from sostenuto.audits.model import still_copy
 from sostenuto.audits.stability.judged_certificate import JudgedCertificate, described
 from sostenuto.audits.stability.layer_fields import field_jacobians, own_places
 from sostenuto.audits.stability.recurrence_trace import Recurrence, RecurrenceTrace, trace_recurrence
+from sostenuto.audits.stability.state_map import find_recurrence, map_of_layer
 from sostenuto.audits.stability.state_samples import StateSamples, sample_states
 from sostenuto.checks import check_count
 from sostenuto.nn.base import Contract
@@ -195,7 +196,11 @@ def _without_matrices(certificate: Certificate) -> Certificate:
 
 
 def _run(context: AuditContext) -> CertifiedStability:
-    return certified_stability(context.model, **context.few(4), points=16, seed=context.seed)
+    step_map = map_of_layer(find_recurrence(context.model), context.data.values.shape[1])
+    h, x = (torch.zeros(1, size, dtype=torch.float64) for size in (step_map.state_size, step_map.input_size))
+    each = seconds_of(lambda: step_map.jacobian(h, x))
+    points = min(max(int(context.share / (4 * each)), 1), 16)
+    return certified_stability(context.model, **context.few(4), points=points, seed=context.seed)
 
 
 def _judge(result: CertifiedStability, limits: Mapping[str, float]) -> Judged:  # noqa: ARG001 (a proof has none)

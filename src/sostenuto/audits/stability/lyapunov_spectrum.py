@@ -11,16 +11,18 @@ from torch import Tensor
 
 from sostenuto.audits.applicability import thinned
 from sostenuto.audits.base import UNDECIDED, AuditResult, Check, Judged
-from sostenuto.audits.context import AuditContext
+from sostenuto.audits.context import AuditContext, seconds_of
 from sostenuto.audits.stability.recurrence_trace import Recurrence, RecurrenceTrace, trace_recurrence
 from sostenuto.audits.stability.state_map import find_recurrence, map_of_layer
 from sostenuto.checks import InputError, check_count, check_positive, require
-from sostenuto.report.numbers import counted, number
+from sostenuto.report.numbers import counted, duration, number
 from sostenuto.results import Numbers
 from sostenuto.training.processes import environment
 
 LEAST_STRETCH = 1e-300
 """A direction that is lost within one step, as with units switched off, counts as shrunk by this factor."""
+LEAST_STEPS = 20
+"""Fewer steps along the data are not worth a measurement."""
 METHOD = (
     "An orthonormal frame is carried along by the Jacobian of the step map and made orthonormal again by QR after "
     "every step; exponents are the mean logarithms of the diagonal of R, in float64."
@@ -212,9 +214,21 @@ def _advance(
 
 def _run(context: AuditContext) -> LyapunovSpectrum:
     steps = None if context.lengths is not None else context.data.values.shape[1]
-    dimensions = map_of_layer(find_recurrence(context.model), steps).state_size
-    count = min(context.budget.exponents, dimensions)
-    return lyapunov_spectrum(context.model, **context.few(8), count=count, seed=context.seed)
+    step_map = map_of_layer(find_recurrence(context.model), steps)
+    count = min(context.budget.exponents, step_map.state_size)
+    few = context.few(8)
+    h = torch.zeros(len(few["X"]), step_map.state_size, dtype=torch.float64)
+    frame = torch.eye(step_map.state_size, count, dtype=torch.float64).expand(len(h), -1, -1)
+    each = seconds_of(lambda: step_map.carry(h, h.new_zeros(len(h), step_map.input_size), frame))
+    most = int(context.share / each)
+    require(
+        most >= min(LEAST_STEPS, few["X"].shape[1]),
+        f"expected {LEAST_STEPS} steps to take at most {duration(context.share)}",
+        f"got an estimate of {duration(LEAST_STEPS * each)}",
+        "allow more with max_seconds",
+    )
+    few = {"X": few["X"][:, :most], "lengths": None if few["lengths"] is None else few["lengths"].clamp(max=most)}
+    return lyapunov_spectrum(context.model, **few, count=count, seed=context.seed)
 
 
 def _judge(result: LyapunovSpectrum, limits: Mapping[str, float]) -> Judged:

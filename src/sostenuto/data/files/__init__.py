@@ -27,8 +27,8 @@ The format follows from the suffix (any case); ``.gz`` may come after each of th
 
 ``.npz``
     Arrays without pickled objects: ``X`` of shape (n, time, channel), or (n, channel, time) with ``layout="bct"``, or
-    (n, time); optional ``y`` (one row a sequence; (n, time, …) with ``task="sequence"``), ``lengths`` (the true length
-    of each padded sequence), ``timespans`` (n, time) and ``groups`` (n,). With names ending in ``_train`` and
+    (n, time); optional ``y`` (one row per sequence; (n, time, …) with ``task="sequence"``), ``lengths`` (the true
+    length of each padded sequence), ``timespans`` (n, time) and ``groups`` (n,). With names ending in ``_train`` and
     ``_test`` the file holds two parts.
 
 Where neither the format nor ``task`` says what the targets are (csv, parquet, npz), names and whole numbers are classes

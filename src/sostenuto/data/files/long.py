@@ -136,12 +136,12 @@ def _constant(table: Table, name: str | None, pieces: list[Index], *, may_be_emp
             raise table.place.error(rows[0], f"expected a value in column {name!r}", "got an empty cell")
         for row in rows:
             if cells[row] != cell and label(cells[row]) != first:
-                cure = "say task='sequence' for a target at every step" if may_be_empty else "correct the column"
+                hint = "say task='sequence' for a target at every step" if may_be_empty else "correct the column"
                 raise table.place.error(
                     row,
                     f"expected one value of {name!r} within a series",
                     f"got {quoted(first)} and {quoted(label(cells[row]))}",
-                    cure,
+                    hint,
                 )
         values.append(first)
     return values

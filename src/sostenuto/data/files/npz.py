@@ -205,7 +205,7 @@ def _targets(
     if options.task != "regression" or array.ndim != 2:
         raise FileFormatError(
             place.path,
-            f"expected one target a sequence in {name}",
+            f"expected one target per sequence in {name}",
             f"got the shape {array.shape}",
             "say task='sequence' for a target at every step, task='regression' for several numbers a sequence",
         )

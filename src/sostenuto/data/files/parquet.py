@@ -70,7 +70,7 @@ def _load(path: Path) -> Any:
     return data
 
 
-def _numbers(place: Place, name: str, column: Any, cure: str = "") -> np.ndarray:
+def _numbers(place: Place, name: str, column: Any, hint: str = "") -> np.ndarray:
     """Bring a column to floats, NaN where a value is missing; infinities are refused."""
     arrow, _ = _arrow()
     kinds = arrow.types
@@ -79,7 +79,7 @@ def _numbers(place: Place, name: str, column: Any, cure: str = "") -> np.ndarray
     if kinds.is_boolean(kind):
         column = column.cast(arrow.uint8())
     elif not (kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_decimal(kind) or kinds.is_null(kind)):
-        raise FileFormatError(place.path, f"expected numbers in column {name!r}", f"got {kind} data", cure)
+        raise FileFormatError(place.path, f"expected numbers in column {name!r}", f"got {kind} data", hint)
     numbers = column.cast(arrow.float64(), safe=False).to_numpy().astype(float)
     if np.isinf(numbers).any():
         row = int(np.isinf(numbers).argmax())

@@ -21,8 +21,8 @@ class Place:
     lines: Sequence[int] | None = None
     unit: str = "row"
 
-    def error(self, row: int, expected: str, got: str, cure: str = "") -> FileFormatError:
+    def error(self, row: int, expected: str, got: str, hint: str = "") -> FileFormatError:
         """Make the error for ``row``."""
         if self.lines is not None:
-            return FileFormatError(self.path, expected, got, cure, line=int(self.lines[row]))
-        return FileFormatError(self.path, f"in {self.unit} {row}, counted from 0, {expected}", got, cure)
+            return FileFormatError(self.path, expected, got, hint, line=int(self.lines[row]))
+        return FileFormatError(self.path, f"in {self.unit} {row}, counted from 0, {expected}", got, hint)

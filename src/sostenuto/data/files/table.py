@@ -123,11 +123,11 @@ def _roles(names: tuple[str, ...], options: Options, refuse: Refusal) -> dict[st
 
 def _refuse_long_options(options: Options, refuse: Refusal) -> None:
     """Refuse what a table with one sequence per row has no place for."""
-    cure = "name the column of the times with time=NAME, or that of the series with series=NAME, to read a long table"
+    hint = "name the column of the times with time=NAME, or that of the series with series=NAME, to read a long table"
     if options.task == "forecast" and options.target is not None:
-        raise refuse("expected a long table, where target=NAME is the column to forecast", "got a wide one", cure)
+        raise refuse("expected a long table, where target=NAME is the column to forecast", "got a wide one", hint)
     if options.categorical:
-        raise refuse("expected a long table for categorical columns", "got a wide one", cure)
+        raise refuse("expected a long table for categorical columns", "got a wide one", hint)
 
 
 def _check_names(names: tuple[str, ...], refuse: Refusal) -> None:

@@ -49,7 +49,7 @@ def choose_task(cells: list[str]) -> Task:
 
 
 def read_targets(cells: list[str] | None, task: Task | None, *, labelled: bool, place: Place) -> Targets:
-    """Read one target a sequence, and settle the task.
+    """Read one target per sequence, and settle the task.
 
     ``cells`` is None where the file has no place for targets. Without ``labelled`` they may all be missing, not some.
     """
@@ -60,8 +60,8 @@ def read_targets(cells: list[str] | None, task: Task | None, *, labelled: bool, 
         return None, task
     if any(missing):
         row = missing.index(True)
-        cure = "fill it in or drop the row" if labelled else "give every sequence a target or none"
-        raise place.error(row, "expected a target", "got a missing one", cure)
+        hint = "fill it in or drop the row" if labelled else "give every sequence a target or none"
+        raise place.error(row, "expected a target", "got a missing one", hint)
     task = task or choose_task(cells)
     if task == "sequence":
         raise place.error(

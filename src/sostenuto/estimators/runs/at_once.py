@@ -134,7 +134,9 @@ def _check_usable(dataset: Dataset, name: str) -> None:
     """Refuse what the model cannot use."""
     task, train = task_of(dataset.train), dataset.train
     hint = "train a layer such as unicornn instead"
-    require(task in ("classification", "regression"), f"expected one target a sequence for {name}", f"got {task}", hint)
+    require(
+        task in ("classification", "regression"), f"expected one target per sequence for {name}", f"got {task}", hint
+    )
     require(not train.is_tokens, f"expected channels of numbers for {name}", "got tokens", hint)
     require(
         train.timespans is None or name == "oscillators",

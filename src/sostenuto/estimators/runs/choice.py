@@ -45,7 +45,7 @@ class Choice:
 
 
 def can_choose(dataset: Dataset) -> bool:
-    """Say whether there is more than one kind of model for the data: one target a sequence, channels of numbers."""
+    """Say whether there is more than one kind of model for the data: one target per sequence, channels of numbers."""
     return (
         task_of(dataset.train) in ("classification", "regression")
         and not dataset.train.is_tokens

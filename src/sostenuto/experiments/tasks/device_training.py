@@ -105,8 +105,8 @@ def scored_cell(bench: Workbench, key: str, dataset: Dataset, recipe: Recipe) ->
 def trained_model(bench: Workbench, key: str, dataset: Dataset, recipe: Recipe) -> StoredModel:
     """Load what `train_cell` trained."""
     path = bench.scratch(key, depends=_depends(bench, dataset, recipe)) / MODEL
-    cure = f"remove the cell {key} to train it again"
-    require(path.is_file(), f"expected the weights of the cell {key} in {path}", "found none", cure)
+    hint = f"remove the cell {key} to train it again"
+    require(path.is_file(), f"expected the weights of the cell {key} in {path}", "found none", hint)
     return load_model(path)
 
 
@@ -233,8 +233,8 @@ class DeviceTraining:
             )
             return
         if not math.isfinite(loss):
-            cure = "lower learning_rate, or set gradient_clip"
-            raise DivergedError(f"expected a finite loss, got {loss} in epoch {progress.epoch}; {cure}.")
+            hint = "lower learning_rate, or set gradient_clip"
+            raise DivergedError(f"expected a finite loss, got {loss} in epoch {progress.epoch}; {hint}.")
         progress.seconds = time.perf_counter() - self._clock
         row: dict[str, Any] = {"epoch": progress.epoch, "train_loss": loss, "seconds": round(progress.seconds, 2)}
         if self.validation is not None:
@@ -282,9 +282,9 @@ class DeviceTraining:
         found = newest_checkpoint(self.folder / "checkpoints") if self.folder is not None else None
         if found is None:
             return
-        cure = "give another --out"
+        hint = "give another --out"
         same = found.values["recipe"] == self.digest
-        require(same, f"{self.folder}: expected a checkpoint of this recipe", "got another's", cure)
+        require(same, f"{self.folder}: expected a checkpoint of this recipe", "got another's", hint)
         self.step.restore(found.tensors)
         self.progress = Progress(**found.values["progress"])
         device = self.step.part.values.device

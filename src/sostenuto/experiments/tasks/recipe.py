@@ -69,8 +69,8 @@ class DeviceConfig:
         check_count("noise_steps", self.noise_steps, least=0)
         check_count("evaluate_every", self.evaluate_every)
         check_count("evaluation_batch", self.evaluation_batch)
-        cure = "set image_width to the pixels of a row"
-        require(self.image_width > 0 or not self.views, "expected an image_width for views of images", "got none", cure)
+        hint = "set image_width to the pixels of a row"
+        require(self.image_width > 0 or not self.views, "expected an image_width for views of images", "got none", hint)
 
     @property
     def views(self) -> bool:

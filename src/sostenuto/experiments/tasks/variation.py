@@ -57,8 +57,8 @@ def viewed(
     width = device.image_width
     depth = channels if channels < width else channels // width
     fits = steps * channels % (width * depth) == 0
-    cure = "set image_width to the pixels of a row"
-    require(fits, f"expected rows of {width} pixels", f"got {steps} steps of {channels} numbers", cure)
+    hint = "set image_width to the pixels of a row"
+    require(fits, f"expected rows of {width} pixels", f"got {steps} steps of {channels} numbers", hint)
     if order is not None:
         values = torch.empty_like(values).index_copy_(1, order, values)
     rows = values.reshape(len(values), -1, width, depth)

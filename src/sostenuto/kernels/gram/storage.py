@@ -174,8 +174,8 @@ class Store(ABC):
             self.is_complete = bool(lines) and lines[-1] == _COMPLETE
             self.finished = dict(_tile(line) for line in lines if line != _COMPLETE)
         except (ValueError, KeyError, IndexError, TypeError) as error:
-            cure = "delete it together with the matrix and start anew"
-            raise FileFormatError(self.journal, "expected a journal of tiles", f"got {error!r}", cure) from error
+            hint = "delete it together with the matrix and start anew"
+            raise FileFormatError(self.journal, "expected a journal of tiles", f"got {error!r}", hint) from error
         if known != self.fingerprint:
             raise InputError(
                 f"{self.path}: expected the matrix of this kernel, these sequences and this tile size "
@@ -253,8 +253,8 @@ class NpyStore(Store):
         there = self.path if self.is_complete else self.working_path
         expected, got = 8 * self.grid.shape[0] * self.grid.shape[1], there.stat().st_size
         if got < expected:
-            cure = "delete it and its journal, and start anew"
-            raise FileFormatError(there, f"expected at least {expected:,} bytes", f"got {got:,}", cure)
+            hint = "delete it and its journal, and start anew"
+            raise FileFormatError(there, f"expected at least {expected:,} bytes", f"got {got:,}", hint)
 
     def open(self) -> Any:
         """Map the file for reading."""

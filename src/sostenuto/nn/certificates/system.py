@@ -62,8 +62,8 @@ def sector_system(A: Tensor, W: Tensor, B: Tensor | None, slope: Slope) -> Secto
     require(linear.shape == (states, states), "expected a square A", f"got shape {linear.shape}")
     require(output.shape[1] == states, f"expected W to have {states} columns, as A has", f"got shape {output.shape}")
     if B is None:
-        cure = "pass B, the matrix between the units and the state"
-        require(units == states, f"expected W of shape ({states}, {states}) where B is left out", f"got {units}", cure)
+        hint = "pass B, the matrix between the units and the state"
+        require(units == states, f"expected W of shape ({states}, {states}) where B is left out", f"got {units}", hint)
     entering = np.eye(states) if B is None else matrix("B", B)
     shape = (states, units)
     require(entering.shape == shape, f"expected B of shape {shape}", f"got {entering.shape}")

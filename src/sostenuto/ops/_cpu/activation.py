@@ -1,20 +1,16 @@
 """The nonlinearities for Numba kernels, a tile at a time: the choice is made once a tile, and each loop vectorises."""
 
-from typing import Any, no_type_check
+from typing import no_type_check
 
-from numba import njit
-
-from sostenuto.ops._cpu.cache import CACHE
+from sostenuto.ops._cpu.compiled import procedure
 from sostenuto.ops._cpu.tanh import tanh
 from sostenuto.ops.activation import ACTIVATIONS
 
 TANH, RELU, HARDTANH, LOGISTIC, IDENTITY, MODRELU = range(len(ACTIVATIONS))
 
-_OPTIONS: Any = {"nogil": True, "cache": CACHE, "error_model": "numpy", "fastmath": {"contract"}}
-
 
 @no_type_check
-@njit(**_OPTIONS)
+@procedure
 def _modrelu(y, z, threshold, out):
     zero = out.dtype.type(0.0)
     for i in range(threshold.shape[0]):
@@ -25,7 +21,7 @@ def _modrelu(y, z, threshold, out):
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@procedure
 def activate_tile(code, product, drive, threshold, activated, rows):
     """Write σ(product + drive) row by row; ``product`` may have wider rows, the others lie flat. NaN stays NaN."""
     kind = activated.dtype.type
@@ -56,7 +52,7 @@ def activate_tile(code, product, drive, threshold, activated, rows):
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@procedure
 def slope_into(code, activated, cotangent):
     """Multiply ``cotangent`` by the slope, which is known from the value."""
     kind = activated.dtype.type

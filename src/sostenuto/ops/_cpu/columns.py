@@ -8,15 +8,13 @@ from jaxtyping import Float
 from numba import njit
 from torch import Tensor
 
-from sostenuto.ops._cpu.cache import CACHE
+from sostenuto.ops._cpu.compiled import OPTIONS, procedure
 from sostenuto.ops._cpu.workspace import PAGE
 
 BLOCK_BYTES = 8192
 """Bytes of one array's row in a block; measured best between 4 and 32 KiB."""
 FLUSH = 64
 """Steps summed in the working precision before they go into float64 sums."""
-OPTIONS: Any = {"nogil": True, "cache": CACHE, "error_model": "numpy", "fastmath": {"contract"}}
-"""How kernels are compiled: no interpreter, no checks, products and sums fused, kept on disk."""
 STAGGER = 320
 """Bytes between the places of two arrays; the sets of the first cache come again after a page."""
 
@@ -85,14 +83,33 @@ def empty(like, rows, columns, place):
 
 
 @no_type_check
+@procedure
+def copy_row(target, source):
+    """Copy numbers; an assignment of arrays would compile the text of every error it can raise."""
+    for i in range(len(source)):
+        target[i] = source[i]
+
+
+@no_type_check
 @njit(**OPTIONS)
 def tile_of(states, low, high, place):
     """Copy the states of a tile, one row for each layer."""
     L, H = states.shape[0], states.shape[2]
     tile = empty(states, L, (high - low) * H, place)
     for layer in range(L):
-        tile[layer] = states[layer].reshape(-1)[low * H : high * H]
+        for r in range(low, high):
+            copy_row(tile[layer, (r - low) * H :], states[layer, r])
     return tile
+
+
+@no_type_check
+@procedure
+def store_tile(tile, states, low, high):
+    """Copy what `tile_of` gave back to the states of a tile."""
+    H = states.shape[2]
+    for layer in range(len(states)):
+        for r in range(low, high):
+            copy_row(states[layer, r], tile[layer, (r - low) * H : (r - low + 1) * H])
 
 
 @no_type_check
@@ -103,5 +120,5 @@ def repeated_rows(vectors, R, place):
     result = empty(vectors, L, R * H, place)
     for layer in range(L):
         for r in range(R):
-            result[layer, r * H : r * H + H] = vectors[layer]
+            copy_row(result[layer, r * H :], vectors[layer])
     return result

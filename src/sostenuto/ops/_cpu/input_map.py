@@ -8,13 +8,10 @@ from typing import Any, NamedTuple, no_type_check
 
 import torch
 from jaxtyping import Float
-from numba import njit
 from torch import Tensor
 
-from sostenuto.ops._cpu.cache import CACHE
+from sostenuto.ops._cpu.compiled import procedure
 from sostenuto.ops._cpu.panel_product import multiply, pack
-
-_OPTIONS: Any = {"nogil": True, "cache": CACHE, "error_model": "numpy", "fastmath": {"contract"}}
 
 
 class InputMap(NamedTuple):
@@ -53,14 +50,14 @@ def input_map(
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@procedure
 def project(mapped, t, low, rows, product, drive):
     """Write V x_t + b for ``rows`` batch rows from ``low``, flat, into ``drive``; ``product`` has whole vectors."""
     size, units = drive.itemsize, mapped.bias.shape[0]
     first = mapped.x.ctypes.data + (t * mapped.step + low * mapped.row) * size
     multiply(
         drive.dtype.type(0.0), first, mapped.row * size, size, rows, mapped.into.ctypes.data, mapped.channels,
-        product.ctypes.data, product.shape[1] * size, mapped.channels, False,
+        product.ctypes.data, product.shape[1] * size, mapped.channels, False, None,
     )  # fmt: skip
     for r in range(rows):
         for c in range(units):
@@ -68,7 +65,7 @@ def project(mapped, t, low, rows, product, drive):
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@procedure
 def gather_inputs(mapped, t, low, rows, chunk, gathered):
     """Keep x_t of a tile until a chunk of rows is multiplied."""
     for r in range(rows):
@@ -78,7 +75,7 @@ def gather_inputs(mapped, t, low, rows, chunk, gathered):
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@procedure
 def sum_bias(d_drive, d_bias, rows):
     """Add the drive's gradient to the bias's."""
     units = d_bias.shape[0]
@@ -88,13 +85,13 @@ def sum_bias(d_drive, d_bias, rows):
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@procedure
 def project_back(mapped, d_drive, rows, product, d_x):
     """Write Vᵀ z̄ of a tile, flat, into ``d_x``."""
     size, units, channels = d_drive.itemsize, mapped.bias.shape[0], mapped.channels
     multiply(
         d_drive.dtype.type(0.0), d_drive.ctypes.data, units * size, size, rows, mapped.back.ctypes.data, units,
-        product.ctypes.data, product.shape[1] * size, units, False,
+        product.ctypes.data, product.shape[1] * size, units, False, None,
     )  # fmt: skip
     for r in range(rows):
         for c in range(channels):

@@ -17,7 +17,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from torch import Tensor
 
-from sostenuto.ops._cpu.cache import CACHE
+from sostenuto.ops._cpu.compiled import OPTIONS, procedure
 from sostenuto.ops._cpu.prefetch import emit_prefetch, next_lines
 from sostenuto.ops._cpu.workspace import LINE
 
@@ -28,7 +28,6 @@ VECTORS = 4 if _WIDE else 2
 ROWS = 4
 
 _WORD = ir.IntType(64)
-_OPTIONS: Any = {"nogil": True, "cache": CACHE, "error_model": "numpy", "fastmath": {"contract"}}
 
 
 def pack(matrix: Float[Tensor, "K N"]) -> Any:
@@ -49,7 +48,7 @@ def padded(columns: int, dtype: torch.dtype) -> int:
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def whole_vectors(columns, like):
     """Count the numbers of whole vectors that hold ``columns``."""
     lanes = VECTOR_BYTES // like.itemsize
@@ -57,9 +56,15 @@ def whole_vectors(columns, like):
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def pack_into(matrix, packed):
     """Lay a right factor out in panels; ``packed`` must begin as zeros."""
+    _fill_panels(matrix, packed)
+
+
+@no_type_check
+@procedure
+def _fill_panels(matrix, packed):
     depth, columns = matrix.shape
     lanes = VECTOR_BYTES // packed.itemsize
     panel, at, low = VECTORS * lanes, 0, 0
@@ -75,7 +80,7 @@ def pack_into(matrix, packed):
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@procedure
 def pack_layers(flat, channels, H, into, into_at, back, back_at):
     """Pack the matrices V of all layers, which ``flat`` begins with, for the forward pass and, where asked, back."""
     low = 0
@@ -89,11 +94,11 @@ def pack_layers(flat, channels, H, into, into_at, back, back_at):
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@procedure
 def _pack(matrix, packed):
     if packed.size > matrix.size:
         packed[:] = 0  # what fills rows up to whole vectors
-    pack_into(matrix, packed)
+    _fill_panels(matrix, packed)
 
 
 @no_type_check
@@ -215,8 +220,8 @@ _flat_1, _flat_2, _flat_3, _flat_4 = (*_flat, *_flat)[:4]
 
 
 @no_type_check
-@njit(**_OPTIONS)
-def multiply(zero, a, a_row, a_column, rows, packed, depth, c, c_row, count, keep, ahead=None):
+@procedure
+def multiply(zero, a, a_row, a_column, rows, packed, depth, c, c_row, count, keep, ahead):
     """Write c = (c where ``keep``) + a·b for the ``rows`` of a and ``count`` of its columns.
 
     ``a``, ``packed`` and ``c`` are addresses, ``a_row``, ``a_column`` and ``c_row`` strides in bytes; ``zero`` gives
@@ -234,8 +239,8 @@ def multiply(zero, a, a_row, a_column, rows, packed, depth, c, c_row, count, kee
 
 
 @no_type_check
-@njit(**_OPTIONS)
-def multiply_rows(zero, a, a_row, a_column, rows, b, b_row, c, c_row, count, keep, ahead=None):
+@procedure
+def multiply_rows(zero, a, a_row, a_column, rows, b, b_row, c, c_row, count, keep, ahead):
     """As `multiply` with a right factor whose rows, filled up to whole vectors, lie ``b_row`` bytes apart.
 
     For a factor that is used once: packing it takes up to a third of the time of its product.
@@ -250,7 +255,7 @@ def multiply_rows(zero, a, a_row, a_column, rows, b, b_row, c, c_row, count, kee
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@procedure
 def _strip(zero, a, a_row, a_column, rows, b, b_row, vectors, c, c_row, count, keep, ahead):
     """Write ``vectors`` vectors of columns of the result, block by block of rows."""
     i = 0

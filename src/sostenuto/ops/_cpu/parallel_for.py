@@ -12,6 +12,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from sostenuto.ops._cpu.compiled import compile_into
+
 _WORD, _PLACE = ir.IntType(64), ir.IntType(8).as_pointer()
 
 
@@ -20,22 +22,25 @@ _WORD, _PLACE = ir.IntType(64), ir.IntType(8).as_pointer()
 def parallel_for(typing_context, kernel, entry, threads, count, block, arguments):  # noqa: ARG001
     """Call ``kernel(*arguments, start, stop)`` for consecutive blocks of ``range(count)``, on so many threads.
 
-    ``entry`` is the address of OpenMP, which `threads.run_kernel` hands over. A thread that is done with
-    a block takes the next one. An error in one is raised when all are done.
+    ``entry`` is the address of OpenMP, which `threads.run_kernel` passes; one thread does without it. A thread that is
+    done with a block takes the next one. An error in one is raised when all are done.
     """
     kinds = tuple(types.unliteral(kind) for kind in arguments.types)
-    called = kernel.get_call_type(typing_context, (*kinds, types.intp, types.intp), {})
-    compiled = kernel.dispatcher.get_compile_result(called)
 
     def generate(context, builder, signature, values):
-        given = context.cast(builder, values[5], signature.args[5], types.Tuple(called.args[:-2]))
-        context.add_linking_libs([compiled.library])
+        compiled = compile_into(context, kernel.dispatcher.py_func, (*kinds, types.intp, types.intp))
+        given = context.cast(builder, values[5], signature.args[5], types.Tuple(kinds))
         shared = _shared(builder, given, values[3], values[4])
-        work = _worker(context, builder.module, compiled, called, shared.type)
+        work = _worker(context, builder.module, compiled, shared.type)
         form = ir.FunctionType(ir.VoidType(), [work.type, _PLACE, ir.IntType(32), ir.IntType(32)])
-        parallel = builder.inttoptr(values[1], form.as_pointer())
-        many = builder.trunc(values[2], ir.IntType(32))
-        builder.call(parallel, [work, builder.bitcast(shared, _PLACE), many, ir.Constant(ir.IntType(32), 0)])
+        several = builder.icmp_signed(">", values[2], ir.Constant(_WORD, 1))
+        with builder.if_else(several) as (parallel, serial):
+            with parallel:
+                start = builder.inttoptr(values[1], form.as_pointer())
+                many = builder.trunc(values[2], ir.IntType(32))
+                builder.call(start, [work, builder.bitcast(shared, _PLACE), many, ir.Constant(ir.IntType(32), 0)])
+            with serial:
+                builder.call(work, [builder.bitcast(shared, _PLACE)])
         failed = builder.load(_field(builder, shared, 4))
         with cgutils.if_unlikely(builder, builder.icmp_unsigned("!=", failed, ir.Constant(_WORD, 0))):
             context.call_conv.return_user_exc(
@@ -59,7 +64,7 @@ def _shared(builder, given, count, block):
 
 
 @no_type_check
-def _worker(context, module, compiled, called, kind):
+def _worker(context, module, compiled, kind):
     """Write what each thread runs: take a block, until none is left."""
     name = module.get_unique_name("parallel_for_worker")
     work = ir.Function(module, ir.FunctionType(ir.VoidType(), [_PLACE]), name)
@@ -76,7 +81,7 @@ def _worker(context, module, compiled, called, kind):
     builder.position_at_end(body)
     after = builder.add(start, block)
     stop = builder.select(builder.icmp_signed("<", after, count), after, count)
-    status, _ = context.call_internal_no_propagate(builder, compiled.fndesc, called, [*given, start, stop])
+    status, _ = context.call_internal_no_propagate(builder, compiled.fndesc, compiled.signature, [*given, start, stop])
     with cgutils.if_unlikely(builder, status.is_error):
         builder.store(ir.Constant(_WORD, 1), _field(builder, shared, 4))
     builder.branch(head)

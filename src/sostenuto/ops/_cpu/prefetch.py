@@ -15,7 +15,7 @@ from llvmlite import ir
 from numba import njit
 from numba.core import cgutils
 
-from sostenuto.ops._cpu.columns import OPTIONS
+from sostenuto.ops._cpu.compiled import OPTIONS, procedure
 from sostenuto.ops._cpu.workspace import LINE
 
 MOST_BYTES = 1 << 17
@@ -39,7 +39,7 @@ def worth_prefetching(rows, size, depth):
 
 
 @no_type_check
-@njit(**OPTIONS)
+@procedure
 def add_prefetch(rows, region, address, stride, width, count):
     """Put ``count`` rows of ``width`` bytes, ``stride`` bytes apart, on the list; an empty one takes none."""
     if region < len(rows):

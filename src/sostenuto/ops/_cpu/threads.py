@@ -61,7 +61,7 @@ def run_kernel(
     [('a', 0, 1)]
     """
     threads = min(torch.get_num_threads(), -(-count // block))
-    if threads > 1 and _openmp is not None:
+    if threads <= 1 or _openmp is not None:
         blocks(_address, threads, count, block, *arguments)
     else:
         run_blocks(lambda start, stop: kernel(*arguments, start, stop), count, block)

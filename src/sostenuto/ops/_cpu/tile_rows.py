@@ -2,13 +2,12 @@
 
 from typing import no_type_check
 
-from numba import njit
-
-from sostenuto.ops._cpu.columns import OPTIONS
+from sostenuto.ops._cpu.columns import copy_row
+from sostenuto.ops._cpu.compiled import procedure
 
 
 @no_type_check
-@njit(**OPTIONS)
+@procedure
 def gather_chunk(u, u_step, u_row, start, k, low, R, bottom):
     """Copy the input of a chunk, row by row."""
     channels = bottom.shape[1]
@@ -21,18 +20,18 @@ def gather_chunk(u, u_step, u_row, start, k, low, R, bottom):
 
 
 @no_type_check
-@njit(**OPTIONS)
+@procedure
 def scatter_chunk(d_below, wide, d_u, start, k, low, R, channels):
     """Write the gradient of a chunk's input."""
     for t in range(k):
         row = d_u[start + t]
         for r in range(R):
             at = (t * R + r) * wide
-            row[(low + r) * channels : (low + r + 1) * channels] = d_below[at : at + channels]
+            copy_row(row[(low + r) * channels :], d_below[at : at + channels])
 
 
 @no_type_check
-@njit(**OPTIONS)
+@procedure
 def copy_outputs(out, out_at, k, n, masks, layer, first, hidden):
     """Copy a layer's outputs for the layer above, without what is dropped."""
     for t in range(k):
@@ -42,11 +41,11 @@ def copy_outputs(out, out_at, k, n, masks, layer, first, hidden):
             for i in range(n):
                 target[i] = row[i] * mask[i]
         else:
-            target[:] = row
+            copy_row(target, row)
 
 
 @no_type_check
-@njit(**OPTIONS)
+@procedure
 def compact(flat, wide, rows, columns):
     """Close the gaps that whole vectors leave behind each row."""
     if wide != columns:
@@ -56,7 +55,7 @@ def compact(flat, wide, rows, columns):
 
 
 @no_type_check
-@njit(**OPTIONS)
+@procedure
 def pad_rows(flat, rows, H, spread):
     """Lay rows out apart from each other."""
     for row in range(rows):
@@ -66,7 +65,7 @@ def pad_rows(flat, rows, H, spread):
 
 
 @no_type_check
-@njit(**OPTIONS)
+@procedure
 def gather_spans(spans, start, low, H, span):
     """Spread the time spans of a chunk over the units; where there are none, all are 1 already."""
     for t in range(min(len(span), len(spans) - start)):
@@ -75,7 +74,7 @@ def gather_spans(spans, start, low, H, span):
 
 
 @no_type_check
-@njit(**OPTIONS)
+@procedure
 def scale_steps(step, span, scaled):
     """Multiply a layer's steps by the time spans of a chunk."""
     for t in range(len(span)):

@@ -3,16 +3,16 @@
 from typing import no_type_check
 
 import numpy as np
-from numba import njit
 
-from sostenuto.ops._cpu.columns import OPTIONS
+from sostenuto.ops._cpu.columns import copy_row
+from sostenuto.ops._cpu.compiled import procedure
 
 TURNED = 16
 """Rows of a matrix that are turned into columns at once."""
 
 
 @no_type_check
-@njit(**OPTIONS)
+@procedure
 def add_tiles(d_matrices, d_vectors, H, matrices, vectors):
     """Add up the sums of all tiles: each layer's matrix as V lies, one after the other, and its vectors."""
     tiles, L = d_vectors.shape[:2]
@@ -34,13 +34,13 @@ def add_tiles(d_matrices, d_vectors, H, matrices, vectors):
         for kind in range(3):
             for tile in range(tiles):
                 _add(d_vectors[tile, layer, kind], rows[kind])
-            vectors[layer, kind] = rows[kind]
+            copy_row(vectors[layer, kind], rows[kind])
         at += depth * H
         low += depth
 
 
 @no_type_check
-@njit(**OPTIONS)
+@procedure
 def _add(row, total):
     for c in range(len(total)):
         total[c] += row[c]

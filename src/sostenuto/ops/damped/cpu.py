@@ -12,7 +12,8 @@ from jaxtyping import Float, Int
 from numba import njit
 from torch import Tensor
 
-from sostenuto.ops._cpu.columns import FLUSH, OPTIONS, array, block_of
+from sostenuto.ops._cpu.columns import FLUSH, array, block_of
+from sostenuto.ops._cpu.compiled import OPTIONS
 from sostenuto.ops._cpu.threads import run_blocks
 from sostenuto.ops._cpu.workspace import new
 

@@ -13,7 +13,8 @@ from numba import njit
 from torch import Tensor
 
 from sostenuto.ops._cpu.activation import activate_tile, slope_into
-from sostenuto.ops._cpu.cache import CACHE
+from sostenuto.ops._cpu.columns import copy_row
+from sostenuto.ops._cpu.compiled import OPTIONS, procedure
 from sostenuto.ops._cpu.input_map import gather_inputs, input_map, project, project_back, sum_bias
 from sostenuto.ops._cpu.panel_product import ROWS, multiply, multiply_rows, pack, padded
 from sostenuto.ops._cpu.threads import run_blocks
@@ -26,8 +27,6 @@ CHUNK = 128
 """Rows, of all steps and batch rows, that are gathered before they are multiplied into the weights' gradients."""
 SPREAD = 16
 """Numbers between the rows of a chunk's right factors: rows a power of two apart share few sets of the first cache."""
-
-_OPTIONS: Any = {"nogil": True, "cache": CACHE, "error_model": "numpy", "fastmath": {"contract"}}
 
 
 def forward(
@@ -170,7 +169,7 @@ def _sum_threads(sums: Any, weight: Tensor, dtype: torch.dtype) -> tuple[Tensor,
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def _forward(
     mapped, z, packed, p, q, q_packed, threshold, code, columns, q_columns, z_columns, initial,
     states, activated, last, first, stop,
@@ -190,21 +189,22 @@ def _forward(
                 drive = z[t, low * H : high * H]
             multiply(
                 zero, h.ctypes.data, S * size, size, rows, packed.ctypes.data, S, product.ctypes.data,
-                columns * size, S, False,
+                columns * size, S, False, None,
             )  # fmt: skip
             u = activated[t, low * H : high * H] if keep else scratch
             activate_tile(code, product, drive, threshold, u, rows)
             if q.size == 0:
                 multiply(
                     zero, u.ctypes.data, H * size, size, rows, q_packed.ctypes.data, H, driven.ctypes.data,
-                    q_columns * size, H, False,
+                    q_columns * size, H, False, None,
                 )  # fmt: skip
             _advance(h, product, driven, u, p, q, rows, H, S, states[t, low * S : high * S])
-        last[low:high] = h
+        for r in range(rows):
+            copy_row(last[low + r], h[r])
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@procedure
 def _advance(h, product, driven, u, p, q, rows, H, S, out):
     """Write the new state, P h + Q u, from the products or the coefficients that P and Q are."""
     for r in range(rows):
@@ -227,7 +227,7 @@ def _advance(h, product, driven, u, p, q, rows, H, S, out):
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def _backward(
     mapped, initial, states, activated, d_states, packed, p, q, q_packed, code, columns, q_columns, x_columns,
     d_inputs, d_start, d_matrices, d_gains, d_p, d_q, d_v, d_b, slot, first, stop,
@@ -246,7 +246,8 @@ def _backward(
         chunk, chunk_h = np.zeros((depth, W), dtype), np.zeros((depth, columns + SPREAD), dtype)
         chunk_u, chunk_x = np.zeros((depth, q_columns + SPREAD), dtype), np.zeros((depth, x_columns + SPREAD), dtype)
         gathered = 0
-        cotangents[:, :S] = d_start[low:high]
+        for r in range(rows):
+            copy_row(cotangents[r], d_start[low + r])
         for k in range(T):
             t = T - 1 - k
             u = activated[t, low * H : high * H]
@@ -254,7 +255,7 @@ def _backward(
             if q.size == 0:
                 multiply(
                     zero, cotangents.ctypes.data, W * size, size, rows, q_packed.ctypes.data, S, driven.ctypes.data,
-                    q_columns * size, S, False,
+                    q_columns * size, S, False, None,
                 )  # fmt: skip
             _through_gain(cotangents, driven, q, rows, H, u_bar)
             slope_into(code, u, u_bar)
@@ -278,14 +279,15 @@ def _backward(
                     gathered = 0
             multiply(
                 zero, cotangents.ctypes.data + skipped * size, W * size, size, rows, packed.ctypes.data, W - skipped,
-                back.ctypes.data, columns * size, W - skipped, False,
+                back.ctypes.data, columns * size, W - skipped, False, None,
             )  # fmt: skip
             _step_back_state(cotangents, back, p, rows, H, S)
-        d_start[low:high] = cotangents[:, :S]
+        for r in range(rows):
+            copy_row(d_start[low + r], cotangents[r, :S])
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@procedure
 def _add_arriving(cotangents, arriving, rows, S):
     """Add what arrives at the output of this step."""
     for r in range(rows):
@@ -294,7 +296,7 @@ def _add_arriving(cotangents, arriving, rows, S):
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@procedure
 def _store_drive_gradient(cotangents, u_bar, d_z, rows, S, H):
     """Write z̄ out and beside h̄, so that both go back through one product."""
     for r in range(rows):
@@ -304,7 +306,7 @@ def _store_drive_gradient(cotangents, u_bar, d_z, rows, S, H):
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@procedure
 def _gather(cotangents, before, u, chunk, chunk_h, chunk_u, gathered, rows, H, S, skipped, full_gain):
     """Keep h̄, z̄, the state before and, for a full Q, σ until the chunk is multiplied."""
     first = 0 if full_gain else skipped
@@ -319,18 +321,18 @@ def _gather(cotangents, before, u, chunk, chunk_h, chunk_u, gathered, rows, H, S
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@procedure
 def _sum_matrices(zero, chunk, start, stop, right, total, count):
     """Add a chunk's columns from ``start``, h̄ or z̄, times what they meet: states before (P, W), σ (Q), inputs (V)."""
     size = chunk.itemsize
     multiply_rows(
         zero, chunk.ctypes.data + start * size, size, chunk.shape[1] * size, stop - start, right.ctypes.data,
-        right.shape[1] * size, total.ctypes.data, total.shape[1] * size, count, True,
+        right.shape[1] * size, total.ctypes.data, total.shape[1] * size, count, True, None,
     )  # fmt: skip
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@procedure
 def _through_gain(cotangents, driven, q, rows, H, u_bar):
     """Give Qᵀ h̄."""
     for r in range(rows):
@@ -344,7 +346,7 @@ def _through_gain(cotangents, driven, q, rows, H, u_bar):
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@procedure
 def _step_back_state(cotangents, back, p, rows, H, S):
     """Put the gradient of the state before in place of the one after: Pᵀ h̄ + Wᵀ z̄."""
     for r in range(rows):
@@ -357,7 +359,7 @@ def _step_back_state(cotangents, back, p, rows, H, S):
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@procedure
 def _sum_coefficients(cotangents, before, u, d_p, d_q, rows, H, S):
     """Add to the gradients of the coefficients, unit by unit: h̄_i h_j for P and h̄_i u for Q."""
     for r in range(rows):

@@ -13,7 +13,8 @@ from numba import njit
 from torch import Tensor
 
 from sostenuto.ops._cpu.activation import activate_tile, slope_into
-from sostenuto.ops._cpu.columns import FLUSH, OPTIONS, block_of, flat, rows
+from sostenuto.ops._cpu.columns import FLUSH, block_of, flat, rows
+from sostenuto.ops._cpu.compiled import OPTIONS, procedure
 from sostenuto.ops._cpu.threads import run_blocks
 from sostenuto.ops._cpu.workspace import new
 from sostenuto.ops.activation import ACTIVATIONS
@@ -122,7 +123,7 @@ def _backward(z, x, start, vectors, code, states, d_states, d_z, d_x, d_start, s
 
 
 @no_type_check
-@njit(**OPTIONS)
+@procedure
 def _through_gate(before, x, u, cotangent, u_bar, x_bar):
     """Go back through c = x̃ + f(c′ − x̃)."""
     for i in range(before.shape[0]):
@@ -133,7 +134,7 @@ def _through_gate(before, x, u, cotangent, u_bar, x_bar):
 
 
 @no_type_check
-@njit(**OPTIONS)
+@procedure
 def _through_sum(before, u, p, q, cotangent, u_bar, partial):
     """Go back through h = p h′ + q u."""
     for i in range(before.shape[0]):
@@ -144,7 +145,7 @@ def _through_sum(before, u, p, q, cotangent, u_bar, partial):
 
 
 @no_type_check
-@njit(**OPTIONS)
+@procedure
 def _through_unit(before, u, w, cotangent, u_bar, z_bar, partial):
     """Go back through a = w h′ + z and, for modrelu, its threshold."""
     zero = u.dtype.type(0.0)

@@ -16,6 +16,9 @@ ROUNDING = 1e-9
 SETTLED = 0.75
 """From here on the symmetric part weighs at most a quarter; before, the skew part still spreads the spectrum."""
 
+STRIDE = 10_000
+"""Between the draws of two seeds, so that they share none."""
+
 
 def run(settings: Settings, bench: Workbench) -> None:
     """Follow the extreme real parts over β, and hold them against both forms of the bound."""
@@ -47,7 +50,7 @@ def measure(settings: Settings, size: int, shift: float, seed: int) -> dict[str,
     """Give the extreme real parts and their bounds: one row a draw, one pair a β."""
     real, bound = [], []
     for draw_number in range(settings.draws):
-        free = matrix(size, seed + draw_number)
+        free = matrix(size, STRIDE * seed + draw_number)
         forms = [SymmetricSkew(beta, shift) for beta in settings.betas]
         real.append([extremes(form(free)) for form in forms])
         bound.append([form.eigenvalue_bounds(free) for form in forms])
@@ -58,7 +61,7 @@ def printed_share(settings: Settings, seed: int) -> float:
     """Count small random matrices with an eigenvalue outside of eq. (43) as printed, at β = ¾."""
     form, count = SymmetricSkew(SETTLED, settings.small_shift), 0
     for draw_number in range(settings.small_draws):
-        free = matrix(settings.small_size, seed + draw_number)
+        free = matrix(settings.small_size, STRIDE * seed + draw_number)
         low, high = form.eigenvalue_bounds(free)
         least, largest = (value - settings.small_shift for value in extremes(form(free)))
         count += least < low - ROUNDING or largest > high + ROUNDING

@@ -5,20 +5,18 @@ them most of its time. Here the steps are the inner loop. It is written in LLVM'
 `panel_product`, because only that makes sure that what is carried stays in registers.
 """
 
-from typing import Any, no_type_check
+from typing import no_type_check
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from sostenuto.ops._cpu.cache import CACHE
+from sostenuto.ops._cpu.compiled import procedure
 from sostenuto.ops._cpu.panel_product import VECTOR_BYTES, VECTORS, broadcast, side_by_side, whole
 from sostenuto.ops._cpu.prefetch import emit_prefetch
 from sostenuto.ops._cpu.step_loop import step_loop
 
-_OPTIONS: Any = {"nogil": True, "cache": CACHE, "error_model": "numpy", "fastmath": False}
-"""Not what other kernels are compiled with: which products and sums are fused is said at each of them."""
 _TOGETHER = VECTORS // 2
 """Vectors that are walked at once: steps of one depend on each other, and those of another fill the gaps."""
 WALK_BYTES = _TOGETHER * VECTOR_BYTES
@@ -105,7 +103,7 @@ _walk_many, _walk_one, _walk_single = _walk(_TOGETHER, VECTOR_BYTES), _walk(1, V
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@procedure
 def walk_backward(alpha, size, columns, count, before, rows, strides, shared, carried):
     """Step ``columns`` numbers of ``size`` bytes back through ``count`` steps z ← z − g(tanh(…) + αy), y ← y + g z.
 

@@ -4,20 +4,18 @@ As in `oscillator_adjoint` the steps are the inner loop, and it is written in LL
 the outputs is done while they are in registers: handed up to the next layer, or followed for their largest values.
 """
 
-from typing import Any, no_type_check
+from typing import no_type_check
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from sostenuto.ops._cpu.cache import CACHE
+from sostenuto.ops._cpu.compiled import procedure
 from sostenuto.ops._cpu.panel_product import VECTOR_BYTES, VECTORS, broadcast, side_by_side
 from sostenuto.ops._cpu.step_loop import step_loop
 from sostenuto.ops._cpu.tanh import tanh_of_vectors
 
-_OPTIONS: Any = {"nogil": True, "cache": CACHE, "error_model": "numpy", "fastmath": False}
-"""Not what other kernels are compiled with: which products and sums are fused is said at each of them."""
 _TOGETHER = VECTORS
 """Vectors that are walked at once: steps of one depend on each other, and those of another fill the gaps."""
 _FUSED = ("contract",)
@@ -115,7 +113,7 @@ _peak_many, _peak_one, _peak_single = (
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@procedure
 def walk(alpha, size, columns, count, has_layer_above, rows, strides, shared, carried):
     """Step ``columns`` numbers of ``size`` bytes through ``count`` steps z ← z − g(tanh(…) + αy), y ← y + g z.
 

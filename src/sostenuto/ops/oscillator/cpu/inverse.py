@@ -7,7 +7,8 @@ from jaxtyping import Float
 from numba import njit
 from torch import Tensor
 
-from sostenuto.ops._cpu.columns import OPTIONS, array, block_of, rows
+from sostenuto.ops._cpu.columns import array, block_of, rows
+from sostenuto.ops._cpu.compiled import OPTIONS
 from sostenuto.ops._cpu.tanh import tanh
 from sostenuto.ops._cpu.threads import run_blocks
 from sostenuto.ops._cpu.workspace import new

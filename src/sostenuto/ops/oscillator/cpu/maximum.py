@@ -7,7 +7,8 @@ from jaxtyping import Float
 from numba import njit
 from torch import Tensor
 
-from sostenuto.ops._cpu.columns import OPTIONS, block_of, flat
+from sostenuto.ops._cpu.columns import block_of, flat
+from sostenuto.ops._cpu.compiled import OPTIONS, procedure
 from sostenuto.ops._cpu.parallel_for import parallel_for
 from sostenuto.ops._cpu.threads import run_kernel
 from sostenuto.ops._cpu.workspace import new
@@ -56,7 +57,7 @@ def _max_backward_blocks(entry, threads, count, block, rows, largest, gradient, 
 
 
 @no_type_check
-@njit(**OPTIONS)
+@procedure
 def spread_peak_gradient(values, at, steps, largest, shares, gradients):
     """Write what arrives at some steps, row by row: a column's share where it has its largest value, and 0 elsewhere.
 

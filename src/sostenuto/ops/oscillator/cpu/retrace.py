@@ -7,7 +7,8 @@ from typing import no_type_check
 
 from numba import njit
 
-from sostenuto.ops._cpu.columns import OPTIONS, empty, repeated_rows, tile_of
+from sostenuto.ops._cpu.columns import empty, repeated_rows, store_tile, tile_of
+from sostenuto.ops._cpu.compiled import OPTIONS, procedure
 from sostenuto.ops._cpu.panel_product import whole_vectors
 from sostenuto.ops._cpu.tanh import tanh
 from sostenuto.ops._cpu.tile_rows import copy_outputs, gather_chunk
@@ -37,7 +38,7 @@ def invert_tile(layers, u, u_step, u_row, channels, y, z, y_peak, z_peak, kept, 
         k = min(K, T - start)
         gather_chunk(u, u_step, u_row, start, k, low, R, bottom)
         for layer in range(L):
-            drive_chunk(layers, layer, bottom, hidden, drive, k * R, H)
+            drive_chunk(layers, layer, bottom, hidden, drive, k * R, H, None)
             out = top if layer == L - 1 else kept[layer]
             for lo in range(0, n, COLUMNS):
                 hi = min(lo + COLUMNS, n)
@@ -45,15 +46,14 @@ def invert_tile(layers, u, u_step, u_row, channels, y, z, y_peak, z_peak, kept, 
                         y_most[layer], z_most[layer], g_now, activated[layer], out, (start, first), lo, hi)  # fmt: skip
             if layer < L - 1:
                 copy_outputs(out, (start, first), k, n, layers.masks, layer, first, hidden)
-    for layer in range(L):
-        y[layer, low:high] = y_now[layer].reshape(R, H)
-        z[layer, low:high] = z_now[layer].reshape(R, H)
-        y_peak[layer, low:high] = y_most[layer].reshape(R, H)
-        z_peak[layer, low:high] = z_most[layer].reshape(R, H)
+    store_tile(y_now, y, low, high)
+    store_tile(z_now, z, low, high)
+    store_tile(y_most, y_peak, low, high)
+    store_tile(z_most, z_peak, low, high)
 
 
 @no_type_check
-@njit(**OPTIONS)
+@procedure
 def _invert(
     drive, weight, step, bias, layers, start, low, k, columns, y, z, y_peak, z_peak, g_now, rise, out, out_at, lo, hi
 ):  # fmt: skip

@@ -19,7 +19,8 @@ from jaxtyping import Float
 from numba import njit
 from torch import Tensor
 
-from sostenuto.ops._cpu.columns import FLUSH, OPTIONS, array, block_of, empty_at, flat, rows
+from sostenuto.ops._cpu.columns import FLUSH, array, block_of, copy_row, empty_at, flat, rows
+from sostenuto.ops._cpu.compiled import OPTIONS, procedure
 from sostenuto.ops._cpu.parallel_for import parallel_for
 from sostenuto.ops._cpu.threads import run_kernel
 from sostenuto.ops._cpu.workspace import PAGE, new
@@ -95,28 +96,36 @@ def backward(
     d_x = new((T, B, H), dtype, place=_apart(outputs, d_outputs)) if wants_x else None
     d_y, d_z = (_start(gradient, y) for gradient in (d_end, d_last))
     fan_in = 0 if input_map is None else x.shape[2]
-    sums, totals, v_bar = np.zeros((3 + fan_in, B * H)), y.new_empty(3, H), y.new_empty(H, fan_in)
+    sums = np.zeros((3 + fan_in, B * H))
     read = (*_drive(x, input_map, dtype), *_parameters(weight, step, timespans, stiffness, dtype))
     states = (rows(outputs, dtype), *_arriving(d_outputs, B * H, dtype), flat(y, dtype), flat(last, dtype), wants_bias)
     written = (None if d_x is None else rows(d_x, dtype), flat(d_y, dtype), flat(d_z, dtype), sums)
     run_kernel(_backward, _backward_blocks, (*read, *states, *written), B * H, block_of(B * H, dtype))
-    _add_up(sums, totals.numpy(), v_bar.numpy())
-    w_bar, g_bar, b_bar = totals
-    return Gradients(d_x, w_bar, g_bar, d_y, d_z, b_bar if wants_bias else None, v_bar)
+    totals = torch.from_numpy(sums.reshape(3 + fan_in, B, H).sum(1)).to(dtype)
+    w_bar, g_bar, b_bar = totals[:3]
+    return Gradients(
+        d_x,
+        w_bar,
+        g_bar,
+        d_y,
+        d_z,
+        b_bar if wants_bias else None,
+        totals[3:].T.clone(memory_format=torch.contiguous_format),
+    )
 
 
 @no_type_check
-@njit(**OPTIONS)
+@procedure
 def _repeat(vector, start, stop, row):
     """Write the numbers of each unit for the columns of a block."""
     H = vector.shape[0]
     for i in range(start // H, (stop - 1) // H + 1):
         low, high = max(i * H, start), min(i * H + H, stop)
-        row[low - start : high - start] = vector[low - i * H : high - i * H]
+        copy_row(row[low - start :], vector[low - i * H : high - i * H])
 
 
 @no_type_check
-@njit(**OPTIONS)
+@procedure
 def _project(u, matrix, bias, start, stop, x):
     """Write V u + b for some steps and the columns of a block; a batch row at a time, so that nothing is divided."""
     H = bias.shape[0]
@@ -124,7 +133,7 @@ def _project(u, matrix, bias, start, stop, x):
         for row in range(start // H, (stop - 1) // H + 1):
             low, high = max(row * H, start), min(row * H + H, stop)
             part = x[t, low - start : high - start]
-            part[:] = bias[low - row * H : high - row * H]
+            copy_row(part, bias[low - row * H : high - row * H])
             for d in range(u.shape[2]):
                 u_d, v_d = u[t, row, d], matrix[d, low - row * H : high - row * H]
                 for i in range(high - low):
@@ -132,7 +141,7 @@ def _project(u, matrix, bias, start, stop, x):
 
 
 @no_type_check
-@njit(**OPTIONS)
+@procedure
 def _collect(u, x_bar, H, start, stop, sums):
     """Add x̄·u to the sums of each channel."""
     for t in range(u.shape[0]):
@@ -146,7 +155,7 @@ def _collect(u, x_bar, H, start, stop, sums):
 
 
 @no_type_check
-@njit(**OPTIONS)
+@procedure
 def _scale_steps(spans, step, start, stop, span, g):
     """Write the time span of each column of a block, and its steps; both may go into one array, the steps then."""
     H = step.shape[0]
@@ -160,21 +169,6 @@ def _scale_steps(spans, step, start, stop, span, g):
 
 @no_type_check
 @njit(**OPTIONS)
-def _add_up(sums, totals, by_channel):
-    """Add the sums of all batch rows; those of the matrix are laid out as it is."""
-    H = totals.shape[1]
-    for kind in range(sums.shape[0]):
-        total = np.zeros(H)
-        for first in range(0, sums.shape[1], H):
-            total += sums[kind, first : first + H]
-        if kind < 3:
-            totals[kind] = total
-        else:
-            by_channel[:, kind - 3] = total
-
-
-@no_type_check
-@njit(**OPTIONS)
 def _forward(x, u, matrix, bias, weight, step, spans, alpha, y, z, out, start, stop):
     """Run a block through all of time, a few steps at a time; z is written over."""
     T, n, K, here = out.shape[0], stop - start, STEPS, out.ctypes.data
@@ -182,7 +176,8 @@ def _forward(x, u, matrix, bias, weight, step, spans, alpha, y, z, out, start, s
     states, drive = empty_at(here + _PLACES[2], out, 2, n), empty_at(here + _PLACES[3], out, K, n)
     _repeat(weight, start, stop, w[0])
     _repeat(step, start, stop, g[0])
-    states[0], states[1] = y[start:stop], z[start:stop]
+    copy_row(states[0], y[start:stop])
+    copy_row(states[1], z[start:stop])
     for t in range(0, T, K):
         k = min(K, T - t)
         if spans is not None:
@@ -193,7 +188,7 @@ def _forward(x, u, matrix, bias, weight, step, spans, alpha, y, z, out, start, s
         if x is not None:
             x_t = x[t : t + k, start:stop]
         walk_forward(alpha, x_t, g, spans is not None, w[0], states, out[t : t + k, start:stop])
-    z[start:stop] = states[1]
+    copy_row(z[start:stop], states[1])
 
 
 @no_type_check
@@ -217,7 +212,9 @@ def _backward(
     _repeat(weight, start, stop, w[0])
     _repeat(step, start, stop, g[0])
     sums[:] = 0
-    states[0], states[1], states[2] = last[start:stop], d_y[start:stop], d_z[start:stop]
+    copy_row(states[0], last[start:stop])
+    copy_row(states[1], d_y[start:stop])
+    copy_row(states[2], d_z[start:stop])
     t, since = outputs.shape[0], 0
     while t > 0:
         k = max(min(K, t - 1), 1)
@@ -244,7 +241,8 @@ def _backward(
         if since >= FLUSH or t == 0:
             d_sums[:, start:stop] += sums
             sums[:], since = 0, 0
-    d_y[start:stop], d_z[start:stop] = states[1], states[2]
+    copy_row(d_y[start:stop], states[1])
+    copy_row(d_z[start:stop], states[2])
 
 
 @no_type_check

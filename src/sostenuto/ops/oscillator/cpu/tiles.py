@@ -11,7 +11,8 @@ from typing import Any, NamedTuple, no_type_check
 import numpy as np
 from numba import njit
 
-from sostenuto.ops._cpu.columns import OPTIONS, empty, repeated_rows, tile_of
+from sostenuto.ops._cpu.columns import empty, repeated_rows, store_tile, tile_of
+from sostenuto.ops._cpu.compiled import OPTIONS, procedure
 from sostenuto.ops._cpu.panel_product import multiply, multiply_rows, pack_layers, whole_vectors
 from sostenuto.ops._cpu.parallel_for import parallel_for
 from sostenuto.ops._cpu.prefetch import add_prefetch, new_prefetch_list, worth_prefetching
@@ -132,15 +133,14 @@ def forward_tile(
                 (w[layer].ctypes.data, b[layer].ctypes.data, factor.ctypes.data),
                 (y_now[layer].ctypes.data, z_now[layer].ctypes.data, peak[0].ctypes.data, peak[1].ctypes.data),
             )  # fmt: skip
-    for layer in range(L):
-        y_end[layer, low:high] = y_now[layer].reshape(R, H)
-        z_end[layer, low:high] = z_now[layer].reshape(R, H)
+    store_tile(y_now, y_end, low, high)
+    store_tile(z_now, z_end, low, high)
     if len(largest) > 0:
         _end_peaks(y_now[L - 1], peak, largest[first:last], holders[first:last])
 
 
 @no_type_check
-@njit(**OPTIONS)
+@procedure
 def _prefetch_inputs(ahead, u, u_step, u_row, channels, start, k, low, R, layer):
     """Put the input of another chunk on the list, where its rows lie side by side, for the lowest layer."""
     size, at = u.itemsize, u.ctypes.data + (start * u_step + low * u_row) * u.itemsize
@@ -153,7 +153,7 @@ def _prefetch_inputs(ahead, u, u_step, u_row, channels, start, k, low, R, layer)
 
 
 @no_type_check
-@njit(**OPTIONS)
+@procedure
 def _prefetch_rows(ahead, region, rows, start, first, k, n):
     """Put a tile's rows of another chunk on the list."""
     stride = rows.shape[1] * rows.itemsize
@@ -171,7 +171,7 @@ def _row(rows, start, first, spare):
 
 
 @no_type_check
-@njit(**OPTIONS)
+@procedure
 def _end_peaks(last, peak, largest, holders):
     """Write the largest outputs: what is not a number was not larger than any, but every output after it is none."""
     for i in range(len(last)):
@@ -268,9 +268,8 @@ def backward_tile(
             elif d_u.shape[0] > 0:
                 _multiply_back(layers, layer, spread, d_below, k * R, narrow)
                 scatter_chunk(d_below, narrow, d_u, start, k, low, R, channels)
-    for layer in range(len(y_bar)):
-        y_bar[layer, low:high] = y_cotangents[layer].reshape(R, H)
-        z_bar[layer, low:high] = z_cotangents[layer].reshape(R, H)
+    store_tile(y_cotangents, y_bar, low, high)
+    store_tile(z_cotangents, z_bar, low, high)
 
 
 @no_type_check
@@ -297,7 +296,7 @@ def _arriving_at(cotangents, L, low, high, place):
 
 
 @no_type_check
-@njit(**OPTIONS)
+@procedure
 def _adjoint(alpha, out, rise, start, first, k, before, arriving, stride, factor, weight, step, span, z, y_bar, z_bar,
              w_sum, g_sum, b_sum, x_bar, spread):  # fmt: skip
     """Step a tile back through a chunk; ``arriving`` is where the first step's gradient lies.
@@ -329,8 +328,8 @@ def _adjoint(alpha, out, rise, start, first, k, before, arriving, stride, factor
 
 
 @no_type_check
-@njit(**OPTIONS)
-def drive_chunk(layers, layer, bottom, hidden, drive, rows, H, ahead=None):
+@procedure
+def drive_chunk(layers, layer, bottom, hidden, drive, rows, H, ahead):
     """Multiply what lies below a layer; the bias is still to be added, and what is ``ahead`` asked for."""
     size = drive.itemsize
     below, depth = (bottom.ctypes.data, bottom.shape[1]) if layer == 0 else (hidden.ctypes.data, H)
@@ -342,7 +341,7 @@ def drive_chunk(layers, layer, bottom, hidden, drive, rows, H, ahead=None):
 
 
 @no_type_check
-@njit(**OPTIONS)
+@procedure
 def _sum_products(layer, bottom, hidden, spread, totals, d_matrix, rows, wide, H, flushes, first, ahead):
     """Add (what lies below)ᵀ · x̄ to a layer's sums; the ``first`` time that they go into float64 they begin there."""
     size, channels = spread.itemsize, bottom.shape[1]
@@ -364,7 +363,7 @@ def _sum_products(layer, bottom, hidden, spread, totals, d_matrix, rows, wide, H
 
 
 @no_type_check
-@njit(**OPTIONS)
+@procedure
 def _sum_vectors(sums, d_vector, first):
     H = len(d_vector)
     if first:
@@ -376,10 +375,10 @@ def _sum_vectors(sums, d_vector, first):
 
 
 @no_type_check
-@njit(**OPTIONS)
+@procedure
 def _multiply_back(layers, layer, spread, d_below, rows, wide):
     """Multiply x̄ by V, for the gradient of what lies below; rows of the result are whole vectors."""
     size, H = spread.itemsize, layers.weight.shape[1]
     packed = layers.back.ctypes.data + layers.back_at[layer] * size
     multiply(spread.dtype.type(0.0), spread.ctypes.data, spread.shape[1] * size, size, rows, packed, H,
-             d_below.ctypes.data, wide * size, H, False)  # fmt: skip
+             d_below.ctypes.data, wide * size, H, False, None)  # fmt: skip

@@ -5,14 +5,14 @@ vectorised by itself reads every constant of tanh from memory again, and prefetc
 """
 
 from functools import partial
-from typing import Any, no_type_check
+from typing import no_type_check
 
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from sostenuto.ops._cpu.cache import CACHE
+from sostenuto.ops._cpu.compiled import OPTIONS, procedure
 from sostenuto.ops._cpu.panel_product import VECTOR_BYTES, VECTORS, broadcast, side_by_side, whole
 from sostenuto.ops._cpu.prefetch import emit_prefetch
 from sostenuto.ops._cpu.step_loop import step_loop
@@ -20,8 +20,6 @@ from sostenuto.ops._cpu.tanh import tanh_of_vectors, tanh_with_slope_of_vectors
 
 STEPS = 4
 """Steps that columns run through before the next columns do; best of 2, 3, 4 and 8 forth, as good as 2 and 3 back."""
-_OPTIONS: Any = {"nogil": True, "cache": CACHE, "error_model": "numpy", "fastmath": False}
-"""Not what other kernels are compiled with: which products and sums are fused is said at each of them."""
 _FUSED = ("contract",)
 
 
@@ -159,7 +157,7 @@ _spanned_one, _spanned_single = _walk(1, VECTOR_BYTES, *_SPANNED), _walk(1, 0, *
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@procedure
 def walk_forward(alpha, x, g, has_time_stride, weight, states, out):
     """Step y and z through the steps of ``out``: z ← z − g(tanh(w y + x) + αy), y ← y + g z.
 
@@ -189,7 +187,7 @@ def walk_forward(alpha, x, g, has_time_stride, weight, states, out):
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@procedure
 def walk_backward(alpha, x, before, arriving, has_time_stride, g, weight, states, sums, wants_bias, x_bar):
     """Step back through the steps of ``x_bar``, which takes the gradient of x, as the README of the scan derives it.
 
@@ -217,7 +215,7 @@ def walk_backward(alpha, x, before, arriving, has_time_stride, g, weight, states
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@procedure
 def walk_backward_by_spans(alpha, x, before, arriving, has_time_stride, g, span, weight, states, sums, x_bar):
     """As `walk_backward` where g and the time span have a row for each step."""
     size, (count, columns) = x_bar.itemsize, x_bar.shape
@@ -236,7 +234,7 @@ def walk_backward_by_spans(alpha, x, before, arriving, has_time_stride, g, span,
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def _rows_of(array):
     """Give the addresses of the first three rows."""
     first, stride = array.ctypes.data, array.strides[0]

@@ -4,11 +4,11 @@ import gc
 
 import pytest
 
-from sostenuto.training.processes import lasting_objects
+from sostenuto.training.processes import gc_frozen
 
 
 def test_comes_back_also_after_an_error():
-    with pytest.raises(ValueError, match="inside"), lasting_objects():
+    with pytest.raises(ValueError, match="inside"), gc_frozen():
         raise ValueError("inside")
     assert gc.get_freeze_count() == 0
 
@@ -16,7 +16,7 @@ def test_comes_back_also_after_an_error():
 def test_what_somebody_else_set_aside_stays():
     gc.freeze()
     try:
-        with lasting_objects():
+        with gc_frozen():
             pass
         assert gc.get_freeze_count() > 0
     finally:
