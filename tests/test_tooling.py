@@ -103,11 +103,6 @@ def test_every_dependency_has_its_license_listed() -> None:
     assert names - {"sostenuto"} <= listed
 
 
-def test_no_source_file_is_over_400_lines() -> None:
-    lines = {relative(path): len(path.read_text(encoding="utf-8").splitlines()) for path in SOURCES}
-    assert {path: count for path, count in lines.items() if count > 400} == {}
-
-
 def test_every_module_says_what_it_is() -> None:
     assert [relative(path) for path in SOURCES if not ast.get_docstring(parsed(path))] == []
 
