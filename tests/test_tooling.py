@@ -157,3 +157,10 @@ def test_links_between_files_lead_somewhere(page: Path) -> None:
     # Pages under reference/ and results/ are made by `make docs`, where Sphinx checks the links to them.
     inside = [link for link in links if not re.match(r"[a-z]+:|reference/|results/", link)]
     assert [link for link in inside if not (page.parent / link).exists()] == []
+
+
+def test_the_architecture_page_names_files_that_are_there() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(\w+/[\w/]+\.(?:py|html))`", page))
+    assert len(named) > 50
+    assert [name for name in sorted(named) if not (ROOT / "src" / "sostenuto" / name).exists()] == []
