@@ -21,6 +21,24 @@ IMPORT_NAMES = {
 }
 # Brought by a declared package: triton by torch, dask by distributed, PIL by matplotlib, markupsafe by jinja2.
 COME_ALONG = {"llvmlite", "triton", "dask", "PIL", "markupsafe"}
+# What a reader who knows PyTorch and numerics would have to learn first, with the field's word for it.
+PRIVATE_WORDS = {
+    r"papers? 00[0-4]": "the citation key",
+    r"(?<![\w.])00[0-4]\.[1-9](?!\d)": "the citation key and the number of the erratum",
+    r"call_into_cache|ask_ahead|call(s|ed)? into the cache|ask(s|ed|ing)? (for )?ahead": "prefetch",
+    r"hand_over|hand(s|ed|ing)? (it |them )?over|hand each other": "publish",
+    r"on the way back|forth and back": "in the backward pass",
+    r"looks on|somebody (looks|listens)": "plain eager mode, hooks",
+    r"_?is_heard|is heard": "_has_hooks",
+    r"(dropout|that) (never )?sleeps?|must sleep": "eval mode",
+    r"_?overheard|watched_?oscillators|_?watch_oscillators": "capture, trace",
+    r"lasting_objects": "gc_frozen",
+    r"cures?": "hint",
+    r"by the hour": "from hour to hour",
+    r"for it asks": "because it allocates",
+    r"go(es)? before it": "overrides it",
+    r"asked (once|twice|\w+ times)": "evaluated",
+}
 EXPERIMENT = re.compile(r"experiments/[a-z]+\d{4}/[^/]+/run\.py$")
 UNSAFE_NAMES = {"eval", "exec", "compile", "__import__"}
 UNSAFE_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "joblib"}
@@ -149,6 +167,32 @@ def test_ci_runs_the_readme_command() -> None:
     assert commands == ["make lint", "make docs", "make test"]
     assert "make demo" in readme
     assert "make test" in readme
+
+
+def private_words(text: str) -> list[str]:
+    """List the phrases of `PRIVATE_WORDS` in a text, also across a line's end, each with the word to use."""
+    flat = re.sub(r"\s+", " ", text)
+    matches = ((re.search(rf"\b(?:{word})\b", flat, re.IGNORECASE), better) for word, better in PRIVATE_WORDS.items())
+    return [f"{match[0]!r}: use {better}" for match, better in matches if match]
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("See Paper 003, eq. 5", 1),
+        ("drawn on the way\n    back", 1),
+        ("self._is_heard()", 1),
+        ("0.001.5", 0),
+    ],
+)
+def test_the_check_of_words_sees_what_it_should(text: str, count: int) -> None:
+    assert len(private_words(text)) == count
+
+
+def test_no_file_uses_private_words() -> None:
+    pages = [page for page in PAGES if page.parent != ROOT or page.name == "README.md"]
+    words = {relative(path): private_words(path.read_text(encoding="utf-8")) for path in [*SOURCES, *pages]}
+    assert {path: found for path, found in words.items() if found} == {}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=relative)

@@ -20,7 +20,7 @@ from sostenuto.checks import InputError
 COUNT, STEPS, CHANNELS, CLASSES = 24, 7, 2, 3
 
 
-class Watched(nn.Module):
+class RecordingClassifier(nn.Module):
     """A small classifier with dropout, a normalization that learns when training, and a record of how it was asked."""
 
     def __init__(self, dropout=0.5):
@@ -76,45 +76,45 @@ class AuditLaws:
         return torch.arange(COUNT) % CLASSES
 
     def test_repeats_exactly_with_its_seed(self, X, y):
-        model = Watched()
+        model = RecordingClassifier()
         first = self.ask(model, X, y, seed=3)
         torch.manual_seed(12345)
         np.random.seed(12345)
         assert self.ask(model, X, y, seed=3) == first
 
     def test_the_result_is_a_frozen_record(self, X, y):
-        result = self.ask(Watched(), X, y, seed=3)
+        result = self.ask(RecordingClassifier(), X, y, seed=3)
         assert isinstance(result, AuditResult)
         assert result.seed == 3
-        assert result.model == "Watched"
+        assert result.model == "RecordingClassifier"
         for field in dataclasses.fields(result):
             with pytest.raises(dataclasses.FrozenInstanceError):
                 setattr(result, field.name, None)
 
     def test_the_result_survives_json(self, X, y):
-        result = self.ask(Watched(), X, y, seed=0)
+        result = self.ask(RecordingClassifier(), X, y, seed=0)
         plain = json.loads(result.to_json())
         assert plain == result.to_dict()
         assert type(result).from_dict(plain) == result
         assert "NaN" not in result.to_json()
 
     def test_the_result_says_how_to_get_it_again(self, X, y):
-        result = self.ask(Watched(), X, y, seed=0)
+        result = self.ask(RecordingClassifier(), X, y, seed=0)
         assert re.fullmatch(r"[A-Z].{20,}\.", result.method)
         assert result.environment["torch"] == str(torch.__version__)
         assert re.fullmatch("[0-9a-f]{16}", result.checksum)
         moved = X.clone()
         moved[0, 0, 0] += 1.0
-        assert self.ask(Watched(), moved, y, seed=0).checksum != result.checksum
+        assert self.ask(RecordingClassifier(), moved, y, seed=0).checksum != result.checksum
 
     def test_the_summary_is_a_sentence(self, X, y):
-        text = self.ask(Watched(), X, y, seed=0).summary()
+        text = self.ask(RecordingClassifier(), X, y, seed=0).summary()
         assert re.fullmatch(r"[A-Z].{20,}\.", text)
         assert not re.search(r"\b(nan|inf|None|tensor|n/a)\b", text, re.IGNORECASE)
 
     def test_the_plot_needs_only_axes(self, X, y, monkeypatch):
         monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-        result = self.ask(Watched(), X, y, seed=0)
+        result = self.ask(RecordingClassifier(), X, y, seed=0)
         figure = Figure()
         ax = figure.add_subplot()
         assert result.plot(ax) is None
@@ -125,18 +125,18 @@ class AuditLaws:
         figure.savefig(io.BytesIO(), format="svg")
 
     def test_the_model_is_asked_in_evaluation_mode_without_gradients(self, X, y):
-        model = Watched().train()
+        model = RecordingClassifier().train()
         self.ask(model, X, y, seed=0)
         assert model.seen
         assert not any(training or gradients for training, gradients, _, _ in model.seen)
 
-    def test_dropout_sleeps(self, X, y):
-        model, twin = Watched(dropout=0.9), Watched(dropout=0.0)
+    def test_no_dropout_in_eval_mode(self, X, y):
+        model, twin = RecordingClassifier(dropout=0.9), RecordingClassifier(dropout=0.0)
         twin.load_state_dict(model.state_dict())
         assert self.ask(model, X, y, seed=0) == self.ask(twin, X, y, seed=0)
 
     def test_the_model_is_left_as_it_was(self, X, y):
-        model = Watched().train()
+        model = RecordingClassifier().train()
         model.norm.eval()
         model.head.weight.grad = torch.ones_like(model.head.weight)
         model.head.bias.requires_grad_(False)
@@ -162,19 +162,19 @@ class AuditLaws:
 
     def test_inputs_are_left_as_they_were(self, X, y):
         before, labels = X.clone(), y.clone()
-        self.ask(Watched(), X, y, seed=0)
+        self.ask(RecordingClassifier(), X, y, seed=0)
         assert torch.equal(X, before)
         assert torch.equal(y, labels)
 
     @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
     def test_runs_in_the_models_precision(self, X, y, dtype):
-        model = Watched().to(dtype)
+        model = RecordingClassifier().to(dtype)
         for given in (X, X.double(), X.numpy(), X.double().numpy()):
             self.ask(model, given, y, seed=0)
         assert {seen[2:] for seen in model.seen} == {(dtype, torch.device("cpu"))}
 
     def test_arrays_are_tensors(self, X, y):
-        model = Watched()
+        model = RecordingClassifier()
         assert self.ask(model, X.numpy(), y.numpy(), seed=0) == self.ask(model, X, y, seed=0)
 
     @pytest.mark.parametrize("case", BAD_ANSWERS)
@@ -193,4 +193,4 @@ class AuditLaws:
     def test_bad_values_are_refused_by_index(self, X, y, bad):
         X[5, 1, 0] = bad
         with pytest.raises(InputError, match="sequence 5: expected"):
-            self.ask(Watched(), X, y, seed=0)
+            self.ask(RecordingClassifier(), X, y, seed=0)

@@ -165,7 +165,7 @@ class LayerLaws(CallLaws, TransformLaws, ToolLaws):
         assert set(dropped.unique().tolist()) <= {0.0, 2.0}
         close(dropped, dropped[:1].expand_as(dropped))
 
-    def test_dropout_sleeps_in_eval(self, x):
+    def test_no_dropout_in_eval_mode(self, x):
         layer = self.make(num_layers=2, dropout=0.5)
         assert not torch.equal(layer(x)[0], layer(x)[0])
         layer.eval()

@@ -43,7 +43,7 @@ def test_embedding_dropout_drops_whole_words_everywhere():
     assert not torch.equal(model.embed(tokens), vectors)
 
 
-def test_embedding_dropout_sleeps_in_eval():
+def test_no_embedding_dropout_in_eval_mode():
     model = make(embedding_dropout=0.9).eval()
     tokens = torch.randint(1, WORDS, (2, 5))
     torch.testing.assert_close(model.embed(tokens), model.embedding(tokens))

@@ -1,4 +1,4 @@
-"""The oscillators inside a model, watched unit by unit in float64 while the model reads its data."""
+"""The oscillators inside a model, traced unit by unit in float64 while the model reads its data."""
 
 import hashlib
 from collections.abc import Iterator
@@ -84,7 +84,7 @@ class Reading:
 
 
 @dataclass(frozen=True, eq=False)
-class WatchedOscillators:
+class OscillatorTrace:
     """A UnICORNN, everything it was asked to read, and a checksum of that."""
 
     layer: UnICORNN
@@ -151,9 +151,9 @@ def cells(layer: UnICORNN) -> list[Cell]:
     ]
 
 
-def watch_oscillators(
+def trace_oscillators(
     model: nn.Module, sequences: Any, *, lengths: Any, timespans: Any, seed: int, batch_size: int
-) -> WatchedOscillators:
+) -> OscillatorTrace:
     """Let a model read ``sequences`` and keep what reaches its UnICORNN; for a bare layer that is the input itself."""
     check_count("seed", seed, least=0)
     check_count("batch_size", batch_size)
@@ -173,8 +173,8 @@ def watch_oscillators(
         for first in range(0, len(batch), batch_size):
             rows = torch.arange(first, min(first + batch_size, len(batch)))
             part = replace(batch, **{name: value[rows] for name, value in _tensors(batch).items()})
-            readings.append(_own_input(layer, part) if bare else _overheard(model, layer, part, device, dtype))
-    return WatchedOscillators(layer, tuple(readings), _checksum(batch), str(device))
+            readings.append(_own_input(layer, part) if bare else _capture_input(model, layer, part, device, dtype))
+    return OscillatorTrace(layer, tuple(readings), _checksum(batch), str(device))
 
 
 def _walk(layer: UnICORNN, cell: Cell, reading: Reading, below: list[Tensor]) -> Trajectory:
@@ -214,7 +214,7 @@ def _own_input(layer: UnICORNN, batch: SequenceBatch) -> Reading:
     )
 
 
-def _overheard(
+def _capture_input(
     model: nn.Module, layer: UnICORNN, batch: SequenceBatch, device: torch.device, dtype: torch.dtype
 ) -> Reading:
     calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []

@@ -43,7 +43,7 @@ def with_checksum(config: DataConfig, train: SequenceSet) -> DataConfig:
 
 
 def is_file_source(source: str) -> bool:
-    """Tell a file (it is there, or has a suffix a reader knows) from a data set; its name goes before a folder."""
+    """Tell a file (it is there, or has a suffix a reader knows) from a data set; its name wins over a folder's."""
     path = Path(source)
     if {suffix.lower() for suffix in path.suffixes[-2:]} & set(files.READERS):
         return True

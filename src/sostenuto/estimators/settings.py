@@ -56,7 +56,7 @@ def draw_seed(random_state: Any) -> int:
 
 
 def plain(value: Any, name: str) -> Any:
-    """Turn numpy's numbers into Python's, as searches hand them over; refuse what a config file cannot hold.
+    """Turn numpy's numbers into Python's, as searches pass them; refuse what a config file cannot hold.
 
     >>> plain({"dropout": np.float64(0.5), "sizes": (1, 2)}, "layer_options")
     {'dropout': 0.5, 'sizes': [1, 2]}

@@ -24,7 +24,7 @@ class ExpRNN(DenseLayer):
     modReLU_b(v) = sign(v)·max(|v| + b, 0). It is no step of a differential equation: there are no ``timespans``, no
     vector field. Without ``bias`` b = 0 and the unit is linear.
     Reference: Lezcano-Casado and Martínez-Rubio 2019 (ExpRNN); Helfrich et al. 2018 (scaled Cayley, here without
-    the sign matrix). Paper 001 compares with both.
+    the sign matrix). erichson2021 compares with both.
 
     `certificate`: ‖W‖₂ = 1, so ``discrete`` is never certified; it says so.
 

@@ -83,8 +83,8 @@ class OscillatorLayer(RecurrentLayer):
         """Constrain the weights so that the half-life holds for every parameter value."""
         check_positive("half_life", half_life)
         worst = max(self._steps) * math.sqrt(self.stiffness)
-        cure = "lower step_size or stiffness"
-        require(0 < worst < 2, "expected 0 < step_size·√stiffness < 2 with half_life", f"got {worst:.4g}", cure)
+        hint = "lower step_size or stiffness"
+        require(0 < worst < 2, "expected 0 < step_size·√stiffness < 2 with half_life", f"got {worst:.4g}", hint)
         self.half_life = float(half_life)
         with torch.no_grad():
             for layer, reverse in self.cells():

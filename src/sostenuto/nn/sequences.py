@@ -1,4 +1,4 @@
-"""Between what a caller hands a layer and what a scan wants: time-major values, lengths, and the way back."""
+"""Between what a caller hands a layer and what a scan wants: time-major values, lengths, and the inverse."""
 
 import math
 from dataclasses import dataclass

@@ -185,7 +185,7 @@ class UnICORNN(OscillatorLayer):
         """Give each unit's largest output over time, max_n y_n: what a call gives, without its outputs where it can.
 
         Steps that share the largest value share its gradient evenly, as in `torch.amax`. In eager code on the CPU the
-        maximum is followed while the outputs are in the cache. Hooks on the layer's calls hear a call in any case.
+        maximum is followed while the outputs are in the cache. Hooks on the layer's calls run in any case.
 
         >>> layer, x = UnICORNN(2, 8, batch_first=True), torch.ones(3, 50, 2)
         >>> torch.equal(layer.peak(x), layer(x)[0].amax(1))
@@ -194,7 +194,7 @@ class UnICORNN(OscillatorLayer):
         if isinstance(input, PackedSequence):
             raise InputError("expected a tensor, got packed sequences; pool the outputs of a call.")
         together = self.memory == "store" and not self.bidirectional
-        if together and self._may_tile() and not self._is_heard():
+        if together and self._may_tile() and not self._has_hooks():
             call = self._read_call(input, state, timespans)
             found = self._run_together(call, peak=True)
             if found is not None:
@@ -212,7 +212,7 @@ class UnICORNN(OscillatorLayer):
         >>> torch.equal(layer.final_state(x)[0], layer(x)[1][0])
         True
         """
-        if self.memory == "store" or self.bidirectional or torch.compiler.is_compiling() or self._is_heard():
+        if self.memory == "store" or self.bidirectional or torch.compiler.is_compiling() or self._has_hooks():
             return self(input, state, timespans=timespans)[1]
         self.last_drift = ()
         call = self._read_call(input, state, timespans)
@@ -267,7 +267,7 @@ class UnICORNN(OscillatorLayer):
 
         ``inputs`` and ``timespans`` are what the layer was called with, in the same form. The inverse is exact but for
         rounding, which a saddle (w < −α) or resonance amplifies: ``drift`` measures it, and more than ``tolerance``
-        raises an error. No gradient flows. Dropout must sleep (``eval()``), and there must be one direction.
+        raises an error. No gradient flows. A layer with dropout must be in eval mode, and there must be one direction.
 
         >>> layer = UnICORNN(2, 8, num_layers=2, dtype=torch.float64)
         >>> x = torch.randn(50, 3, 2, dtype=torch.float64)
@@ -277,7 +277,9 @@ class UnICORNN(OscillatorLayer):
         """
         require(not self.bidirectional, "expected a one-directional layer", "got a bidirectional one: no inverse")
         drops = self.training and self.dropout > 0 and self.num_layers > 1
-        require(not drops, "expected a layer whose dropout sleeps", "got one in training", "call eval() first")
+        require(
+            not drops, "expected a layer in eval mode", "got one with dropout in training mode", "call eval() first"
+        )
         sequences, (y, z), spans, _ = self._read_call(inputs, states, timespans)
         cells = [self._cell(layer, False, None) for layer in range(self.num_layers)]
         stack = sequences.values, cells, self.stiffness
@@ -302,8 +304,8 @@ class UnICORNN(OscillatorLayer):
         single = self._step_cache.running  # one step has nothing to tile
         return self.weight_ih_l0.device.type == "cpu" and not single and not torch.compiler.is_compiling()
 
-    def _is_heard(self) -> bool:
-        """Whether somebody listens to the layer's calls, or has replaced them, so that a call must be made."""
+    def _has_hooks(self) -> bool:
+        """Whether the layer has hooks, or a replaced or compiled forward, so that a call must be made."""
         hooks = self._forward_hooks, self._forward_pre_hooks, self._backward_hooks, self._backward_pre_hooks
         replaced = getattr(self.forward, "__func__", None) is not UnICORNN.forward or self._compiled_call_impl
         return bool(any(hooks) or replaced or nn.modules.module._has_any_global_hook())
@@ -319,9 +321,9 @@ class UnICORNN(OscillatorLayer):
         )
 
     def _masks(self, y: Tensor) -> Tensor | None:
-        """Draw what dropout keeps of the outputs of all layers but the top one; None where dropout sleeps."""
-        sleeps = not self.training or self.dropout == 0 or self.num_layers == 1
-        return None if sleeps else dropout_masks(y[1:], self.dropout)
+        """Draw what dropout keeps of the outputs of all layers but the top one; None without dropout."""
+        off = not self.training or self.dropout == 0 or self.num_layers == 1
+        return None if off else dropout_masks(y[1:], self.dropout)
 
     def _run_together(
         self, call: LayerCall, peak: bool = False, outputs: bool = True

@@ -294,7 +294,7 @@ class Trainer:
         return float((lengths.clamp(max=self.config.subsample) if self.config.subsample else lengths).sum())
 
     def _collect_loss(self) -> None:
-        """Move the loss summed on the devices into the progress; the device is asked once, not at every step."""
+        """Move the loss summed on the devices into the progress; the device is read once, not at every step."""
         progress = self.state.progress
         progress.loss_sum += float(self._total(self._loss))
         self._loss.zero_()

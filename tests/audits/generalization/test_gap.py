@@ -84,7 +84,7 @@ def test_the_bound_is_the_theorys_and_above_what_is_measured():
     assert found.bound_terms == theory.terms
     assert found.bound >= 1 - found.test.score
     assert found.bound_reason == ""
-    assert "paper 000" in found.summary()
+    assert "fermanian2021" in found.summary()
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 

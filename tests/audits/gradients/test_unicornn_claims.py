@@ -1,4 +1,4 @@
-"""What paper 002 claims of gradients and is not so, on the library's own layer (docs/errata.md, 002.1 and 002.4)."""
+"""What rusch2021 claims of gradients and is not so, on the library's own layer (docs/errata.md, items 1 and 4)."""
 
 import math
 
@@ -27,7 +27,7 @@ def one_unit(weight, step=STEP, layers=1, stiffness=1.0, skip=None):
 
 
 def printed_bound(weight, stiffness, duration, target):
-    """The right side of paper 002, eq. (12), for one layer with ‖V‖ ≤ 1."""
+    """The right side of rusch2021, eq. (12), for one layer with ‖V‖ ≤ 1."""
     gain = max(2, abs(weight) + stiffness)
     gamma, beta = gain + gain**2 / 2, max(1 + 2 * stiffness, 4 * stiffness**2)
     reach = math.sqrt(2 / stiffness * (1 + 2 * beta * duration))
@@ -91,7 +91,7 @@ def slope(sizes, values):
 def test_one_step_contributes_in_proportion_to_the_step_at_every_depth(layers, skip):
     """To ∂E_n/∂b of the first layer at t_n = 3 the step at t_k = 1 adds O(Δt), and all add O(1).
 
-    Paper 002 has O(Δt^(2L−1)) in (74), and O(Δt^(2ν+2L−2νS−1)) in (80) for a stack with skips.
+    rusch2021 has O(Δt^(2L−1)) in (74), and O(Δt^(2ν+2L−2νS−1)) in (80) for a stack with skips.
     """
     sizes, ones, totals = [0.04, 0.02, 0.01, 0.005], [], []
     for size in sizes:

@@ -31,7 +31,7 @@ class Convolution(nn.Module):
 
 
 class ScaledTanh(nn.Module):
-    """h ← h + ε tanh(W h + u x): paper 003, figure 11b."""
+    """h ← h + ε tanh(W h + u x): wang2024, figure 11b."""
 
     def __init__(self, weight, step=0.1):
         super().__init__()

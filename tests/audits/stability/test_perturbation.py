@@ -74,7 +74,7 @@ def test_the_sobolev_norm_adds_the_change_from_step_to_step():
 
 @pytest.mark.parametrize("batch_size", [1, 2])
 def test_the_sobolev_norm_is_a_sum_of_two_suprema_at_each_step(batch_size):
-    """Paper 003, eq. (11): one sequence has the largest gap, the other the largest change, at the same step."""
+    """wang2024, eq. (11): one sequence has the largest gap, the other the largest change, at the same step."""
     X = torch.tensor([[[1.0], [1.0], [1.0]], [[-1.0], [1.0], [0.0]]])
     model = nn.Linear(1, 1, bias=False)
     nn.init.ones_(model.weight)

@@ -46,7 +46,7 @@ def test_norms_that_overflow_are_still_numbers():
 
 
 def test_a_step_that_is_too_long_is_told_from_an_unstable_equation():
-    """A = −.1 I + 10 J is stable, and |1 + .03 λ| = 1.041 is not (docs/errata.md, 001.4)."""
+    """A = −.1 I + 10 J is stable, and |1 + .03 λ| = 1.041 is not (docs/errata.md, erichson2021.4)."""
     found = {}
     for step in (0.001, 0.03):
         layer = LipschitzRNN(1, 2, beta=1.0, gamma=(0.1, 0.0), step_size=step, dtype=torch.float64)

@@ -97,7 +97,7 @@ def hessian_spectrum(
 
     The loss is the cross-entropy, or the squared error where ``y`` are numbers. The largest and least eigenvalues come
     from Lanczos iteration (ARPACK), the trace from Hutch++, the density from stochastic Lanczos quadrature; up to
-    300 weights the whole matrix is formed instead and all are exact. Reference: paper 001, section 6.4 and table 3.
+    300 weights the whole matrix is formed instead and all are exact. Reference: erichson2021, section 6.4 and table 3.
 
     Args:
         model: a classifier or regressor; the fused recurrent kernels of torch, which have no second

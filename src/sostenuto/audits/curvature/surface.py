@@ -65,7 +65,7 @@ def loss_surface(
     """Measure the mean loss at w + a·v₁ + b·v₂ for a, b on a grid in [−radius, radius].
 
     v₁ and v₂ are the unit eigenvectors of the Hessian with the largest eigenvalues. The weights are put back exactly.
-    Reference: paper 001, eq. (22) and figure 4.
+    Reference: erichson2021, eq. (22) and figure 4.
 
     >>> _ = torch.manual_seed(0)
     >>> model = nn.Sequential(nn.Flatten(), nn.Linear(6, 2))

@@ -23,7 +23,7 @@ from sostenuto.training.processes import environment
 
 METHOD = (
     "Mean {loss} and {measure} on both parts, standard errors from the spread over sequences; the gap's is the root of "
-    "the sum of both squares; the guarantee by theorem {theorem} of paper 000 with probability 1 − {delta:g}; the "
+    "the sum of both squares; the guarantee by theorem {theorem} of fermanian2021 with probability 1 − {delta:g}; the "
     "model in evaluation mode, in {precision}."
 )
 
@@ -43,7 +43,7 @@ class PartScore(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class GeneralizationGap(AuditResult):
-    """Both parts measured, their gap, and the bound of paper 000 on new sequences.
+    """Both parts measured, their gap, and the bound of fermanian2021 on new sequences.
 
     The score is the accuracy, or the root mean square error in ``unit``, as ``measure`` says. ``gap`` is above 0 where
     the model does worse on new sequences, as is ``loss_gap``. ``bound`` is on the probability of an error, or on the
@@ -125,9 +125,9 @@ def generalization_gap(
 
         gap = test loss − training loss,   standard error √(s²_test/n_test + s²_train/n_train)
 
-    and beside it the bound that holds for every network of paper 000's form, before any test sequence is seen: on the
-    probability of an error, or on the expected squared error. Reference: paper 000, theorems 2 and 3, as derived in
-    ``docs/rnn_as_kernel.md``.
+    and beside it the bound that holds for every network of fermanian2021's form, before any test sequence is seen: on
+    the probability of an error, or on the expected squared error. Reference: fermanian2021, theorems 2 and 3, as
+    derived in ``docs/rnn_as_kernel.md``.
 
     Args:
         model: maps ``(batch, time, channel)`` to ``(batch, out)`` or ``(batch, time, out)``; it is left as it was.

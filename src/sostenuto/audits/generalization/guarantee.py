@@ -1,4 +1,4 @@
-"""What paper 000 guarantees of a trained model on new sequences, or which of its assumptions fails."""
+"""What fermanian2021 guarantees of a trained model on new sequences, or which of its assumptions fails."""
 
 import torch
 from torch import nn
@@ -26,7 +26,7 @@ def guaranteed_risk(
 ) -> Guarantee:
     """Ask `generalization_bound` about the training part; a model of another form than the theory's has no bound.
 
-    Reference: paper 000, theorems 2 and 3, as derived in ``docs/rnn_as_kernel.md``.
+    Reference: fermanian2021, theorems 2 and 3, as derived in ``docs/rnn_as_kernel.md``.
     """
     real = data.targets.is_floating_point()
     name = "SequenceRegressor" if real else "SequenceClassifier"
@@ -56,13 +56,13 @@ def guarantee_words(bound: float | None, reason: str, limit: float, said: str) -
     """Put the guarantee into words; a ``bound`` of ``limit`` or more says nothing.
 
     >>> guarantee_words(None, "not applicable: x < 1 fails (2)", 1.0, "")
-    'The guarantee for new sequences (paper 000) is not applicable: x < 1 fails (2).'
+    'The guarantee for new sequences (fermanian2021) is not applicable: x < 1 fails (2).'
     """
     if bound is None:
-        return f"The guarantee for new sequences (paper 000) is {reason}."
+        return f"The guarantee for new sequences (fermanian2021) is {reason}."
     if bound >= limit:
-        return f"The guarantee for new sequences (paper 000) applies but says nothing: {said}."
-    return f"Guaranteed for new sequences (paper 000): {said}."
+        return f"The guarantee for new sequences (fermanian2021) applies but says nothing: {said}."
+    return f"Guaranteed for new sequences (fermanian2021): {said}."
 
 
 def _has_form(model: nn.Module, forms: tuple[type[SequenceModel], ...]) -> bool:

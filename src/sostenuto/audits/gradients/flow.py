@@ -22,7 +22,7 @@ from sostenuto.results import Numbers, Record
 from sostenuto.training.processes import environment
 
 VANISHED, EXPLODED = 1e-4, 1e4
-"""Shares of the gradient at the end: below the one it has vanished on the way back, above the other exploded."""
+"""Shares of the gradient at the end: below the one it has vanished in the backward pass, above the other exploded."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +57,8 @@ class GradientFlow(AuditResult):
         worst = max(self.layers, key=lambda one: abs(math.log(max(one.ratio, 1e-300))))
         said = {
             "healthy": "Gradients reach the first step",
-            "vanishing": "Gradients vanish on the way back to the first step",
-            "exploding": "Gradients explode on the way back to the first step",
+            "vanishing": "Gradients vanish in the backward pass before the first step",
+            "exploding": "Gradients explode in the backward pass before the first step",
         }[self.verdict]
         where = f" in layer {worst.layer + 1}" if len(self.layers) > 1 else ""
         return f"{said}: they are {number(worst.ratio, digits=3)} times as large there as at the end{where}."

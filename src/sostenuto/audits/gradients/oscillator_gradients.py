@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from sostenuto.audits.applicability import factor, not_applicable, thinned
 from sostenuto.audits.base import AuditResult
-from sostenuto.audits.oscillators import Cell, Reading, Trajectory, WatchedOscillators, cells, watch_oscillators
+from sostenuto.audits.oscillators import Cell, OscillatorTrace, Reading, Trajectory, cells, trace_oscillators
 from sostenuto.checks import check_count, require
 from sostenuto.report.numbers import counted
 from sostenuto.results import Numbers, Record
@@ -114,8 +114,8 @@ def oscillator_gradient_bounds(
     For each layer, with its input held, ∂X_n/∂X_k is block diagonal: one 2×2 product of Jacobians a unit, computed in
     float64 with a logarithmic scale. Beside its norm stand three bounds, each in its own norm: (i) for every input;
     (ii) for every input, if 0 < h²q₀ < 4; (iii) along the trajectories seen. (ii) and (iii) need one time span within
-    each sequence, (i) does not. All three can grow exponentially, as gradients can: proposition 3.1 of paper 002, which
-    promises otherwise, is false. Reference: paper 002, section 3, as corrected in ``docs/errata.md`` (002.1).
+    each sequence, (i) does not. All three can grow exponentially, as gradients can: proposition 3.1 of rusch2021, which
+    promises otherwise, is false. Reference: rusch2021, section 3, as corrected in ``docs/errata.md`` (rusch2021.1).
 
     Args:
         model: a UnICORNN, or a model that calls one once. It is asked in evaluation mode and left as it was.
@@ -132,24 +132,24 @@ def oscillator_gradient_bounds(
     [True, True, True]
     """
     check_count("start", start, least=0)
-    watched = watch_oscillators(model, X, lengths=lengths, timespans=timespans, seed=seed, batch_size=batch_size)
-    require(start < watched.num_steps, f"expected start below {watched.num_steps} steps", f"got {start}")
-    lags = thinned(watched.num_steps - start)
-    growths = [_Growth(cell, _coverage(cell, watched), lags) for cell in cells(watched.layer)]
-    for reading in watched.readings:
-        for growth, trajectory in zip(growths, watched.trajectories(reading), strict=True):
+    trace = trace_oscillators(model, X, lengths=lengths, timespans=timespans, seed=seed, batch_size=batch_size)
+    require(start < trace.num_steps, f"expected start below {trace.num_steps} steps", f"got {start}")
+    lags = thinned(trace.num_steps - start)
+    growths = [_Growth(cell, _coverage(cell, trace), lags) for cell in cells(trace.layer)]
+    for reading in trace.readings:
+        for growth, trajectory in zip(growths, trace.trajectories(reading), strict=True):
             growth.take(trajectory, reading, start)
     return OscillatorGradients(
         model=type(model).__name__,
         method="Products of each unit's 2×2 Jacobians in float64 with a logarithmic scale, in the norms of the bounds.",
         seed=seed,
-        settings={"start": start, "batch_size": batch_size, "stiffness": watched.layer.stiffness},
-        checksum=watched.checksum,
-        environment=environment(watched.device),
+        settings={"start": start, "batch_size": batch_size, "stiffness": trace.layer.stiffness},
+        checksum=trace.checksum,
+        environment=environment(trace.device),
         layers=tuple(growth.result() for growth in growths),
         lags=lags,
         start=start,
-        count=watched.count,
+        count=trace.count,
     )
 
 
@@ -207,13 +207,13 @@ class _Growth:
         return GrowthBound(name, statement, int(covered.sum()), condition, measured, bound, float(self.slack[kind]))
 
 
-def _coverage(cell: Cell, watched: WatchedOscillators) -> list[tuple[str, Bool[Tensor, " unit"]]]:
+def _coverage(cell: Cell, trace: OscillatorTrace) -> list[tuple[str, Bool[Tensor, " unit"]]]:
     """Say, for each of the three bounds, which condition fails and which units are covered."""
     largest = torch.maximum((cell.weight + cell.stiffness).abs(), torch.full_like(cell.weight, cell.stiffness))
     always = (not_applicable("q̄ > 0", largest, largest > 0), largest > 0)
-    if watched.uneven:
-        return [always, *[(watched.uneven, torch.zeros_like(largest, dtype=torch.bool))] * 2]
-    turn = (watched.longest_duration * cell.step) ** 2 * (cell.stiffness + cell.weight / 2)
+    if trace.uneven:
+        return [always, *[(trace.uneven, torch.zeros_like(largest, dtype=torch.bool))] * 2]
+    turn = (trace.longest_duration * cell.step) ** 2 * (cell.stiffness + cell.weight / 2)
     fits = (turn > 0) & (turn < 4)
     return [always, *[(not_applicable("0 < h²q₀ < 4", turn, fits), fits)] * 2]
 

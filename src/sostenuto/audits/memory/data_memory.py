@@ -250,7 +250,7 @@ def data_memory(
     drawn = drawn_donors(len(values), donors, seed)
     subject = ReplacedInput(model, values, known, drawn, False, factors, batch_size)
     with audited(model, seed):
-        several = subject.ask(values[:1]).shape[-1] > 1
+        several = subject.run(values[:1]).shape[-1] > 1
         subject = replace(subject, classes=classes and several)
         found = _Measurement.run(subject, lags, tolerance, seed)
         laws = impulse_laws(subject, seed)
@@ -337,14 +337,14 @@ class _Measurement:
     @classmethod
     def run(cls, subject: ReplacedInput, count: int, tolerance: float | None, seed: int) -> "_Measurement":
         """Measure the noise, the grid, and where it has to be finer."""
-        answers = subject.ask(subject.values)
-        again = [np.square(subject.ask(subject.values) - answers).mean(-1) for _ in range(2)]
-        turned = subject.ask(subject.values.flip(0), None) if len(subject.lengths.unique()) == 1 else answers[::-1]
+        answers = subject.run(subject.values)
+        again = [np.square(subject.run(subject.values) - answers).mean(-1) for _ in range(2)]
+        turned = subject.run(subject.values.flip(0), None) if len(subject.lengths.unique()) == 1 else answers[::-1]
         again.append(np.square(turned[::-1] - answers).mean(-1))
         precision = subject.precision()
         floor = (ROUNDING * precision * np.abs(answers).max()) ** 2
         noise = np.stack(again)
-        shaken = subject.ask(_shaken(subject, SHAKEN * precision, seed))
+        shaken = subject.run(_shaken(subject, SHAKEN * precision, seed))
         if tolerance is None:
             tolerance = 0.01 if subject.classes else 0.01 * float(answers.std(0).mean())
         found = cls(

@@ -59,7 +59,7 @@ def fit_exponential_sum(
 
     Weights are solved for, rates searched (variable projection), each width from the best of the width below, so that
     the error does not rise with ``terms``. With ``rates`` given only weights are solved for, as the paper does with
-    polynomials in e^{−t}. What is found is a local optimum in the rates. Reference: paper 003, appendix D, eq. (118).
+    polynomials in e^{−t}. What is found is a local optimum in the rates. Reference: wang2024, appendix D, eq. (118).
 
     Args:
         lags: increasing times, ``(lag,)``.
@@ -109,7 +109,7 @@ def perturbed_sum_error(
         E(β) = max over draws of Σ_t |ρ(t) − (c + δc)ᵀ e^{(W + δW)t} (U + δU)|,   ‖δW‖₂ = |δU|₂ = |δc|₂ = β
 
     The same directions serve every β. It is a lower bound of the supremum; infinity where the sum overflows.
-    Reference: paper 003, definition 3.4, appendix D and figure 1.
+    Reference: wang2024, definition 3.4, appendix D and figure 1.
 
     >>> t = np.arange(1, 101)
     >>> fit = fit_exponential_sum(t, 0.9**t, 1)

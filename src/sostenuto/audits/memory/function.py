@@ -127,7 +127,7 @@ def memory_function(
     of many directions: corners of the cube, those that a linear model would choose at each lag, random ones, and
     ``search_steps`` rounds of improving the best at several lags; a lower bound, exact for one channel.
 
-    Reference: paper 003, Definition 3.1, appendices F to H; docs/errata.md.
+    Reference: wang2024, Definition 3.1, appendices F to H; docs/errata.md.
 
     Args:
         model: maps ``(batch, time, channel)`` to ``(batch, time, out)`` or ``(batch, out)``. It is asked in evaluation
@@ -218,8 +218,8 @@ def _is_linear(prober: Prober, channels: int, sizes: Sequence[float], seed: int)
     pair = torch.tensor(drawn, device=device, dtype=dtype)
     asked = torch.cat([pair, pair.sum(0, keepdim=True), -pair[:1]])
     small, large = min(sizes), max(sizes)
-    answers, largest = prober.ask(asked * large)
-    faint, faintest = prober.ask(asked * small)
+    answers, largest = prober.run(asked * large)
+    faint, faintest = prober.run(asked * small)
     room = 4 * prober.noise(largest)
     added = np.abs(answers[0] + answers[1] - answers[2]).max() <= room
     mirrored = np.abs(answers[0] + answers[3]).max() <= room
@@ -230,13 +230,13 @@ def _is_linear(prober: Prober, channels: int, sizes: Sequence[float], seed: int)
 def _measure(prober: Prober, channels: int, size: float, linear: bool, search_steps: int, seed: int) -> AmplitudeMemory:
     device, dtype = place_of(prober.model)
     axes = torch.eye(channels, device=device, dtype=dtype) * size
-    answers, largest = prober.ask(axes)
+    answers, largest = prober.run(axes)
     if linear:
         memory = np.abs(answers).sum(0).max(-1) / size
         signed = answers
     else:
         corners = _corners(answers, np.random.default_rng((seed, 2))) * size
-        signed, largest = prober.ask(torch.tensor(corners, device=device, dtype=dtype))
+        signed, largest = prober.run(torch.tensor(corners, device=device, dtype=dtype))
         if channels > 1:
             signed, largest = _improved(prober, corners, signed, largest, size, search_steps, seed)
         memory = np.abs(signed).max((0, -1)) / size
@@ -276,7 +276,7 @@ def _improved(
         moves = generator.normal(0, size * 0.7**step, (4, *leaders.shape))
         tried = np.clip(leaders + moves, -size, size).reshape(-1, leaders.shape[1])
         tried *= size / np.abs(tried).max(1, keepdims=True)
-        answers, high = prober.ask(torch.tensor(tried, device=device, dtype=dtype))
+        answers, high = prober.run(torch.tensor(tried, device=device, dtype=dtype))
         largest = max(largest, high)
         kept.append(answers)
         pool = np.concatenate([pool, tried])

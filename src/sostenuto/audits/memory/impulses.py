@@ -56,7 +56,7 @@ def _responses(
     prober = Prober.prepare(
         subject.model, "impulse", horizon, baseline, lead=0, batch_size=subject.batch_size, most_lags=MOST_LAGS
     )
-    answers, largest = prober.ask(direction[None].to(prober.baseline))
+    answers, largest = prober.run(direction[None].to(prober.baseline))
     if subject.classes:
         answers = answers - answers.mean(-1, keepdims=True)
     return prober.lags, answers[0], prober.noise(largest)

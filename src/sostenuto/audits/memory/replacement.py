@@ -72,14 +72,14 @@ class ReplacedInput:
             square, turn = np.full(len(answers), np.nan), np.full(len(answers), np.nan)
             rows = np.flatnonzero(differs)
             if len(rows):
-                asked = self.ask(mixture, torch.from_numpy(rows))
+                asked = self.run(mixture, torch.from_numpy(rows))
                 square[rows] = np.square(asked - answers[rows]).mean(-1)
                 turn[rows] = asked.argmax(-1) != answers[rows].argmax(-1)
             squares.append(square)
             turned.append(turn)
         return np.stack(squares, 1), np.stack(turned, 1)
 
-    def ask(self, values: Sequences, rows: Int[Tensor, " row"] | None = None) -> Float[np.ndarray, "row out"]:
+    def run(self, values: Sequences, rows: Int[Tensor, " row"] | None = None) -> Float[np.ndarray, "row out"]:
         """Ask about sequences in place of the data's ``rows`` (of all, if left out): the answer at the last true step.
 
         ``values`` stand for all sequences of the data.

@@ -2,14 +2,14 @@
 
 Three probes ask the same thing of a linear model, each by the difference that isolates one lag:
 
-    heaviside   x from some step on                    H_t(u^x) − H_(t−1)(u^x)     paper 003, eq. (5)
+    heaviside   x from some step on                    H_t(u^x) − H_(t−1)(u^x)     wang2024, eq. (5)
     impulse     x at one step                          H_t(i^x)                    eq. (119)
     reversed    x until some step, then nothing        H_t(r^x) − H_(t+1)(r^x)     eq. (126)
 
 always less the answer to silence, H(0), without which a bias would make the ratio infinite (docs/errata.md). Silence
 may also be a sequence of the data, to which the probe is then added. A causal
-model that answers at every step is read along one sequence, lag by lag. Any other one is asked once a lag, the change
-that many steps before the end of a sequence of fixed length; for the reversed probe this is so for every model.
+model that answers at every step is read along one sequence, lag by lag. Any other one is evaluated once per lag, the
+change that many steps before the end of a sequence of fixed length; for the reversed probe this is so for every model.
 """
 
 from dataclasses import dataclass
@@ -89,7 +89,7 @@ class Prober:
         """Bound the rounding error of a difference of two answers."""
         return self.grain * answers_largest
 
-    def ask(self, directions: Directions) -> tuple[Answers, float]:
+    def run(self, directions: Directions) -> tuple[Answers, float]:
         """Give what each lag owes to a change by each direction, and the largest answer seen on the way."""
         return self._stream(directions) if self.streams else self._end(directions)
 

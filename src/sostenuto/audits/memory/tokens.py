@@ -65,7 +65,7 @@ def token_memory(
 ) -> RepeatedTokens:
     r"""Measure \|H(n times the token) − H(n − 1 times)\|_∞ for n = 2 … ``horizon``, for each of the ``tokens``.
 
-    Reference: paper 003, appendix B.
+    Reference: wang2024, appendix B.
 
     Args:
         model: maps token ids ``(batch, time)`` to ``(batch, out)``, or to ``(batch, time, out)`` whose last step

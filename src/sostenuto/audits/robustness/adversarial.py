@@ -120,7 +120,7 @@ def adversarial_accuracy(
     change is shortened to ε where it is longer. ``"random-search"`` asks for answers alone, ``"transfer"`` climbs the
     loss of a small network that was taught the model's answers, and ``"best"`` counts the best of the last two and
     ``"pgd"``, and looks for masked gradients. Padding is not touched, and values are free unless ``bounds`` are given.
-    Reference: paper 001, section 6.4 and table 3; Athalye et al. 2018 on masking.
+    Reference: erichson2021, section 6.4 and table 3; Athalye et al. 2018 on masking.
 
     Args:
         model: maps ``(batch, time, channel)`` to ``(batch, out)`` or ``(batch, time, out)``.

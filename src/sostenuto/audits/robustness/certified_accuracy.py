@@ -111,8 +111,8 @@ def certified_accuracy(
         certified(r) = share right with radius ≥ r  ≤  share right that every attack of size r leaves  ≤  attacked(r)
 
     The radius is that of `certified_radius`, the distance the length of the shortest change found that turns the
-    answer given, right or wrong. Reference: paper 001, proposition 1 as corrected in ``docs/errata.md`` (001.1, 001.4),
-    and table 3.
+    answer given, right or wrong. Reference: erichson2021, proposition 1 as corrected in ``docs/errata.md``
+    (erichson2021.1, erichson2021.4), and table 3.
 
     Args:
         model: as for `certified_radius`; of any other model the record says why nothing can be certified.

@@ -100,8 +100,8 @@ def certified_radius(
 
         radius = min_k (z_j − z_k)/L_jk ≥ margin/(√2·L),   L = ‖C[I 0]R⁻¹‖₂ times the same.
 
-    Reference: paper 001, proposition 1 as corrected in ``docs/errata.md`` (001.1, 001.4), for the certificate; Tsuzuku
-    et al. 2018 for margin/(√2·L).
+    Reference: erichson2021, proposition 1 as corrected in ``docs/errata.md``
+    (erichson2021.1, erichson2021.4), for the certificate; Tsuzuku et al. 2018 for margin/(√2·L).
 
     Args:
         model: a `SequenceClassifier` that reads out the last state or the mean of all, on a LipschitzRNN, RNN, IndRNN

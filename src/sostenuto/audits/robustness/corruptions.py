@@ -74,7 +74,7 @@ class GaussianNoise(Corruption):
 class SaltAndPepper(Corruption):
     """A share ``level`` of the samples becomes the channel's largest or least value, each half the time.
 
-    Reference: paper 001, eqs. (17)-(19).
+    Reference: erichson2021, eqs. (17)-(19).
     """
 
     method = "The share given by the level of all true samples became the channel's largest or least value"

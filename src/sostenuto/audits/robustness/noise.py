@@ -81,7 +81,7 @@ def noise_accuracy(
     ``"missing"`` loses a share of the steps and holds the value before; ``"shift"`` moves a sequence in time by up to
     a share of its length.
     Padding stays as it is. The same draws serve every level, so levels differ in strength alone, and the answer does
-    not depend on ``batch_size``. Reference: paper 001, section 6.4, eqs. (17)-(19).
+    not depend on ``batch_size``. Reference: erichson2021, section 6.4, eqs. (17)-(19).
 
     Args:
         model: maps ``(batch, time, channel)`` to scores ``(batch, classes)`` or ``(batch, time, classes)``; where it

@@ -94,7 +94,7 @@ def certified_stability(
     A certificate with the norm |δ|_P = √(δᵀPδ) and rate r says of every Jacobian J of the vector field that
     PJ + JᵀP ≼ −2rP, and of every Jacobian of the step that JᵀPJ ≼ e^{−2r}P. The slowest rate measured is the largest r
     for which all steps looked at fulfill that. In a stack each layer is judged as it reads the one below. Reference:
-    paper 001, proposition 1, as corrected in ``docs/errata.md`` (001.1 and 001.4).
+    erichson2021, proposition 1, as corrected in ``docs/errata.md`` (erichson2021.1 and erichson2021.4).
 
     Args:
         model: a recurrent layer, a model that calls one once, or a function f(h, x) → h of one state and one input.

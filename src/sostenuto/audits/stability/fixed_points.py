@@ -104,7 +104,7 @@ def fixed_points(
     Newton's method, with the least-squares step (BᵀB + μI)δ = −Bᵀr for r = f(h) − h, B = ∂f/∂h − I and μ = |r|² while
     that is small, starts from the zero state, from states visited along the data and from normal draws around them: of
     twice their spread, and of 0.3, 1 and 3, because data may leave a state where it began. A point counts if
-    |r|₂ ≤ tolerance · (1 + |h|₂); points closer than 10⁻⁵(1 + |h|₂) are one. Reference: paper 001, section 3 (local
+    |r|₂ ≤ tolerance · (1 + |h|₂); points closer than 10⁻⁵(1 + |h|₂) are one. Reference: erichson2021, section 3 (local
     stability); Sussillo and Barak 2013.
 
     Args:
@@ -136,8 +136,8 @@ def fixed_points(
         ends.append(end)
         rests.append(rest)
     states, residuals = torch.cat(ends), torch.cat(rests)
-    arrived = residuals <= tolerance * (1 + states.norm(dim=-1))
-    groups = _distinct(states[arrived], residuals[arrived])
+    converged = residuals <= tolerance * (1 + states.norm(dim=-1))
+    groups = _distinct(states[converged], residuals[converged])
     points = [_describe(trace.map, state, held, residual, hits) for state, residual, hits in groups[:MOST_POINTS]]
     return FixedPoints(
         model=trace.model,
@@ -149,7 +149,7 @@ def fixed_points(
         input=tuple(held.tolist()),
         points=tuple(points),
         tried=len(first),
-        converged=int(arrived.sum()),
+        converged=int(converged.sum()),
         tolerance=tolerance,
     )
 

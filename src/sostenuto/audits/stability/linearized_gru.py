@@ -26,7 +26,7 @@ def linearized_gru(
         dh/dt = (1 − z) ⊙ (tanh(W_n x + b_n + r ⊙ (U_h h + b_hn)) − h)
 
     that is M = Diag(1 − z)(Diag(r) U_h + Diag(b_hn ⊙ r ⊙ (1 − r)) U_r − I). One step of torch's unit is Euler's step of
-    length 1. Reference: paper 003, appendix J, eqs. (129)-(142).
+    length 1. Reference: wang2024, appendix J, eqs. (129)-(142).
 
     Args:
         gru: torch's unit or layer, or `sostenuto.nn.GRU`.

@@ -28,7 +28,7 @@ def linearized_lstm(
         I + M = [[Diag(o ⊙ i) U_g, Diag(o ⊙ f)], [Diag(i) U_g, Diag(f)]]:
 
     the gates' own dependence on h drops out, because each multiplies what is 0 at rest. The eigenvalues of I + M that
-    are not 0 are those of Diag(i ⊙ o) U_g + Diag(f). Reference: paper 003, appendix J, which does this for the GRU.
+    are not 0 are those of Diag(i ⊙ o) U_g + Diag(f). Reference: wang2024, appendix J, which does this for the GRU.
 
     Args:
         lstm: torch's unit or layer, or `sostenuto.nn.LSTM`; not one with projections.

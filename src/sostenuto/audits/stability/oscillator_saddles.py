@@ -70,8 +70,8 @@ def oscillator_saddles(model: nn.Module) -> OscillatorSaddles:
     A unit with w < −α has a saddle at rest without drive, and its gradient grows there by 2·asinh(h√(−α−w)/2) a step.
     A unit with w ≥ −α has none, yet its gradient can still grow exponentially: an input that moves its curvature
     between α and α + w in time with its oscillation drives Hill's equation into resonance. The growth under the worst
-    of some such drives is reported, computed from the product of Jacobians over one period. Reference: paper 002,
-    proposition 3.1, as corrected in ``docs/errata.md`` (002.1).
+    of some such drives is reported, computed from the product of Jacobians over one period. Reference: rusch2021,
+    proposition 3.1, as corrected in ``docs/errata.md`` (rusch2021.1).
 
     >>> from sostenuto.nn import UnICORNN
     >>> result = oscillator_saddles(UnICORNN(1, 4, stiffness=1.0, positive=True))

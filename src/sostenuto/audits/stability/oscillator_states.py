@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from sostenuto.audits.applicability import not_applicable, thinned
 from sostenuto.audits.base import AuditResult
-from sostenuto.audits.oscillators import Cell, Reading, Trajectory, WatchedOscillators, cells, watch_oscillators
+from sostenuto.audits.oscillators import Cell, OscillatorTrace, Reading, Trajectory, cells, trace_oscillators
 from sostenuto.report.numbers import counted, number
 from sostenuto.results import Numbers, Record
 from sostenuto.theory.oscillator import position_bound, velocity_bound
@@ -85,8 +85,8 @@ def oscillator_state_bound(
 
     With a unit's step h = Δt·σ̂(c) and t_n = nh: |z_n| ≤ t_n/√(1−h²α/4), |y_n| ≤ min(t_n/(√α√(1−h²α/4)), h²n(n+1)/2)
     for every w and every input, if h√α < 2 and the start is zero; at α = 0 the second bound. Time spans that differ
-    within a sequence are covered at α = 0 alone: there |z_n| ≤ t_n = Σh and |y_n| ≤ Σ h_k t_k. Reference: paper 002,
-    appendix C.1, as corrected in ``docs/errata.md`` (002.2).
+    within a sequence are covered at α = 0 alone: there |z_n| ≤ t_n = Σh and |y_n| ≤ Σ h_k t_k. Reference: rusch2021,
+    appendix C.1, as corrected in ``docs/errata.md`` (rusch2021.2).
 
     Args:
         model: a UnICORNN, or a model that calls one once. It is asked in evaluation mode and left as it was.
@@ -101,21 +101,21 @@ def oscillator_state_bound(
     >>> result.layers[0].condition, result.layers[0].position_share < 1
     ('', True)
     """
-    watched = watch_oscillators(model, X, lengths=lengths, timespans=timespans, seed=seed, batch_size=batch_size)
-    parts = cells(watched.layer)
-    coverage = [_coverage(cell, watched) for cell in parts]
-    shape = (len(parts), 4, watched.num_steps)
+    trace = trace_oscillators(model, X, lengths=lengths, timespans=timespans, seed=seed, batch_size=batch_size)
+    parts = cells(trace.layer)
+    coverage = [_coverage(cell, trace) for cell in parts]
+    shape = (len(parts), 4, trace.num_steps)
     curves = torch.full(shape, -torch.inf, dtype=torch.float64)
     shares, reach = torch.zeros(len(parts), 2).double(), torch.zeros(len(parts)).double()
-    for reading in watched.readings:
-        for index, trajectory in enumerate(watched.trajectories(reading)):
+    for reading in trace.readings:
+        for index, trajectory in enumerate(trace.trajectories(reading)):
             reach[index] = torch.maximum(reach[index], _masked(trajectory.position.abs(), trajectory).amax())
             if bool(coverage[index][1].any()):
                 found, share = _measure(trajectory, reading, coverage[index][1])
                 length = found.shape[1]
                 curves[index, :, :length] = torch.maximum(curves[index, :, :length], found)
                 shares[index] = torch.maximum(shares[index], share)
-    steps = thinned(watched.num_steps)
+    steps = thinned(trace.num_steps)
     chosen = torch.tensor(steps) - 1
     ranges = [
         _range(cell, *coverage[index], curves[index][:, chosen], shares[index], reach[index])
@@ -125,26 +125,26 @@ def oscillator_state_bound(
         model=type(model).__name__,
         method=METHOD,
         seed=seed,
-        settings={"batch_size": batch_size, "stiffness": watched.layer.stiffness},
-        checksum=watched.checksum,
-        environment=environment(watched.device),
+        settings={"batch_size": batch_size, "stiffness": trace.layer.stiffness},
+        checksum=trace.checksum,
+        environment=environment(trace.device),
         layers=tuple(ranges),
         steps=steps,
-        count=watched.count,
+        count=trace.count,
     )
 
 
-def _coverage(cell: Cell, watched: WatchedOscillators) -> tuple[str, Bool[Tensor, " unit"]]:
+def _coverage(cell: Cell, trace: OscillatorTrace) -> tuple[str, Bool[Tensor, " unit"]]:
     """Say which condition fails, and which units the bound covers."""
     none = torch.zeros(len(cell.step), dtype=torch.bool)
-    if not all(reading.starts_at_zero for reading in watched.readings):
-        largest = max(float(p.abs().max()) for r in watched.readings for p in r.start or () if p.numel())
+    if not all(reading.starts_at_zero for reading in trace.readings):
+        largest = max(float(p.abs().max()) for r in trace.readings for p in r.start or () if p.numel())
         return f"not applicable: a zero start fails (largest entry {number(largest)})", none
     if cell.stiffness == 0:
         return "", ~none
-    if watched.uneven:
-        return watched.uneven, none
-    turn = watched.longest_duration * cell.step * cell.stiffness**0.5
+    if trace.uneven:
+        return trace.uneven, none
+    turn = trace.longest_duration * cell.step * cell.stiffness**0.5
     return not_applicable("h√α < 2", turn, turn < 2), turn < 2
 
 

@@ -92,7 +92,7 @@ def perturbation_error(
         loss      the mean cross-entropy on classes ``y``, the root mean square error on numbers
 
     with the supremum over x taken over ``X``. Each ball is searched by ``draws`` random changes, and from each by
-    ``ascent_steps`` projected gradient steps. Reference: paper 003, eqs. (9) and (11); docs/errata.md.
+    ``ascent_steps`` projected gradient steps. Reference: wang2024, eqs. (9) and (11); docs/errata.md.
 
     Args:
         model: maps ``(batch, time, channel)`` to ``(batch, out)`` or ``(batch, time, out)``.
@@ -207,7 +207,7 @@ def stability_radius(
 ) -> StabilityRadius:
     """Find the largest β up to ``largest`` with E(β) ≤ ``tolerance``, to a relative ``accuracy``, by bisection.
 
-    Of one model; the β₀ of a family, which paper 003 asks about, is the trend of this number over widths. The other
+    Of one model; the β₀ of a family, which wang2024 asks about, is the trend of this number over widths. The other
     arguments are those of `perturbation_error`.
 
     >>> model = nn.Linear(1, 1, bias=False)

@@ -88,8 +88,8 @@ def state_spectrum(
     """Give the eigenvalues of J = ∂f/∂h at the zero state and along the data, and the transient growth sup_k ‖Jᵏ‖₂.
 
     Eigenvalues say what happens in the end; a Jacobian that is not normal can magnify a change many times before.
-    Reference: paper 003, lemma A.8, as corrected in ``docs/errata.md`` (003.1); for the steps against the equation,
-    paper 001 as corrected (001.4).
+    Reference: wang2024, lemma A.8, as corrected in ``docs/errata.md`` (wang2024.1); for the steps against the equation,
+    erichson2021 as corrected (erichson2021.4).
 
     Args:
         model: a recurrent layer, a model that calls one once, or a function f(h, x) → h of one state and one input.

@@ -25,7 +25,7 @@ from sostenuto.training.processes import environment
 METHOD = (
     "Students of growing width learn the teacher's answers by Adam on the squared error, with the best weights seen "
     "kept; their error and its growth under random and worst-case changes of the weights by the norm of Definition 3.4 "
-    "of paper 003, over the teacher's own largest answer; the memory by the Heaviside probe."
+    "of wang2024, over the teacher's own largest answer; the memory by the Heaviside probe."
 )
 
 
@@ -135,7 +135,7 @@ def teacher_filter(
 
     and passes where both hold: finitely many widths stand for the limit of Definition 3.5. Distances are those of
     Definition 3.4, over the teacher's own largest answer. Theorem 3.9 says that what passes forgets exponentially.
-    Reference: paper 003, section 3.3 and figure 3; definitions as in ``docs/errata.md`` (003.5, 003.7).
+    Reference: wang2024, section 3.3 and figure 3; definitions as in ``docs/errata.md`` (wang2024.5, wang2024.7).
 
     Args:
         teachers: names and models, ``(batch, time, channel)`` to ``(batch, time, out)``; they are left as they were.

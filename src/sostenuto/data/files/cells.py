@@ -74,7 +74,7 @@ def quoted(cell: str, most: int = 30) -> str:
 
 
 def plain_text(cell: object) -> object:
-    """Keep a spreadsheet from running a text as a formula: a quote goes before it. All else stays as it is.
+    """Keep a spreadsheet from running a text as a formula: a quote is put in front. All else stays as it is.
 
     >>> [plain_text(cell) for cell in ("=1+1", "-1.5", "up", 2)]
     ["'=1+1", '-1.5', 'up', 2]

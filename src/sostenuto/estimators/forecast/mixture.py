@@ -215,7 +215,7 @@ MEAN = -1
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """A transform's view of all series: scaled values, features by kind, and the way back to the data's unit.
+    """A transform's view of all series: scaled values, features by kind, and the inverse to the data's unit.
 
     Lists have one item a series. ``back`` undoes scale and transform of forecasts (origin, ahead, channel).
     """

@@ -88,7 +88,7 @@ def compete(
 ) -> dict[str, Trained]:
     """Train every contestant (prefix of its settings → name) and test what validation chose, ``seeds`` times.
 
-    Where one experiment has several data sets, ``part`` names this one: it goes before the keys of the cells, and
+    Where one experiment has several data sets, ``part`` names this one: it prefixes the keys of the cells, and
     settings under it are for this data set. The page gets a table of the trainings and their validation curves.
     """
     bench.checksums.setdefault(dataset.name, dataset.train.checksum())

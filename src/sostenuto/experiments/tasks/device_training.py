@@ -1,4 +1,4 @@
-"""A fast training as a cell: data on the device, steps as graphs, checkpoints, and the test part asked once."""
+"""A fast training as a cell: data on the device, steps as graphs, checkpoints, and the test part evaluated once."""
 
 import hashlib
 import json

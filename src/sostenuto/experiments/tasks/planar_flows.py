@@ -74,12 +74,12 @@ def lipschitz_flow(A: Float[Tensor, "*system 2 2"], W: Float[Tensor, "*system 2 
 
 
 @torch.no_grad()
-def followed(
+def flow_trajectories(
     flow: Flow, starts: Float[Tensor, "*start 2"], *, duration: float, step: float
 ) -> Float[Tensor, "*start time 2"]:
     """Follow the solutions from ``starts`` by the classical Runge-Kutta method, the starts first.
 
-    >>> path = followed(lambda h: -h, torch.ones(1, 2, dtype=torch.float64), duration=1.0, step=0.1)
+    >>> path = flow_trajectories(lambda h: -h, torch.ones(1, 2, dtype=torch.float64), duration=1.0, step=0.1)
     >>> path.shape, abs(path[0, -1, 0].item() - 0.367879) < 1e-6
     (torch.Size([1, 11, 2]), True)
     """

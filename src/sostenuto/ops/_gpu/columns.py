@@ -22,8 +22,8 @@ def load_rows(p_x, stride: tl.constexpr, m_ok, U: tl.constexpr):
 
 @no_type_check
 @triton.jit
-def call_into_cache(p_x):
-    """Ask for a row's cache lines long before they are loaded; past the ends it does nothing, and never faults."""
+def prefetch_l2(p_x):
+    """Prefetch a row's lines into the L2 cache; past the ends it does nothing, and never faults."""
     if not INTERPRETED:
         address = p_x.to(tl.int64, bitcast=True)
         tl.inline_asm_elementwise(

@@ -1,4 +1,4 @@
-"""Rows handed over between programs through memory that is EMPTY beforehand: a word that is not EMPTY has arrived.
+"""Rows published between programs through memory that is EMPTY beforehand: a word that is not EMPTY has arrived.
 
 So no flag, fence or atomic is needed, and one trip through the L2 cache is all that a step waits for. The programs
 must run at once: never more of them than multiprocessors, in a cooperative launch.
@@ -40,7 +40,7 @@ def publish(at, b_x, m_x):
 @no_type_check
 @triton.jit
 def spin_load(at, m_x):
-    """Load what others hand over, again until all of it has arrived."""
+    """Load what other programs publish, again until all of it has arrived."""
     b_x = tl.load(at, mask=m_x, other=0.0, volatile=True)
     while tl.max((b_x.to(tl.int32, bitcast=True) == EMPTY).to(tl.int32)) > 0:
         b_x = tl.load(at, mask=m_x, other=0.0, volatile=True)

@@ -6,7 +6,7 @@ over many multiprocessors. The next step's inputs are asked for before the curre
 applied in float32 beside the product, so that rounding to tf32 touches only what is off it: of I + εA the part ε.
 
 Matrices too large for one multiprocessor are cut into slices of units, a program each; the programs of the same rows
-hand each other their part of the state (`ops.publish`).
+publish their part of the state to each other (`ops._gpu.publish`).
 """
 
 from collections.abc import Iterator
@@ -19,14 +19,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sostenuto.ops._gpu.activation import activate, slope
-from sostenuto.ops._gpu.columns import call_into_cache, on_device
+from sostenuto.ops._gpu.columns import on_device, prefetch_l2
 from sostenuto.ops._gpu.publish import empty, publish, spin_load
 from sostenuto.ops._gpu.tile_product import matrix, parts, product
 from sostenuto.ops.activation import ACTIVATIONS
 from sostenuto.ops.dense.plan import Plan, planned
 
 AHEAD = 8
-"""Steps whose inputs are called into the cache at once: a product waits for all that was asked for before it."""
+"""Steps whose inputs are prefetched into the L2 cache at once: a product waits for all loads issued before it."""
 
 
 def forward(
@@ -211,7 +211,7 @@ def _forward(  # noqa: C901 (branches of the compiler, not of the program)
     b_z = tl.load(p_z, mask=m_bn, other=0.0).to(tl.float32)
     for t in range(T):
         if t % AHEAD == 0:
-            call_into_cache(p_line + (t + AHEAD) * N)
+            prefetch_l2(p_line + (t + AHEAD) * N)
         b_a = product(b_w, b_w_rest, b_y, b_z, EXACT)
         if K == 2:
             b_a = product(b_wv, b_wv_rest, b_v, b_a, EXACT)
@@ -307,9 +307,9 @@ def _backward(  # noqa: C901 (branches of the compiler, not of the program)
         b_e = tl.load(p_d + H, mask=m_more & (o_n < H), other=0.0)
     for t in range(T):
         if t % AHEAD == 0:
-            call_into_cache(p_line_u - (t + AHEAD) * N)
+            prefetch_l2(p_line_u - (t + AHEAD) * N)
             if STRIDE != 0:
-                call_into_cache(p_line_d - (t + AHEAD) * NS)
+                prefetch_l2(p_line_d - (t + AHEAD) * NS)
         if SLICES > 1 and (FULL_P or FULL_Q):
             publish(p_b, b_bn, m_bn)
         elif SUMMING:

@@ -15,7 +15,7 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
-from sostenuto.ops._gpu.columns import call_into_cache, grid, load_rows, on_device
+from sostenuto.ops._gpu.columns import grid, load_rows, on_device, prefetch_l2
 from sostenuto.ops._gpu.tanh import TWO_LOG2E, tanh, tanh_with_slope
 from sostenuto.ops.oscillator.checkpoints import EVERY, WIDE
 
@@ -134,7 +134,7 @@ def _forward(
                 p_m += N
         for u in tl.static_range(U):
             if AHEAD > 0:
-                call_into_cache(p_x + (AHEAD + u) * N)
+                prefetch_l2(p_x + (AHEAD + u) * N)
             b_g = b_g0
             if HAS_SPANS:
                 b_g = b_g0 * tl.load(p_s + u * B, mask=m_c, other=0.0)
@@ -244,9 +244,9 @@ def _backward(
             locals_ = locals_ + (_local(x_rows[u], y_rows[u], b_w, alpha),)
         for u in tl.static_range(U):
             if AHEAD > 0:
-                call_into_cache(p_x - (AHEAD + u) * N)
-                call_into_cache(p_y - (AHEAD + u) * N)
-                call_into_cache(p_o - (AHEAD + u) * N)
+                prefetch_l2(p_x - (AHEAD + u) * N)
+                prefetch_l2(p_y - (AHEAD + u) * N)
+                prefetch_l2(p_o - (AHEAD + u) * N)
             b_s = 1.0
             b_g = b_g0
             if HAS_SPANS:

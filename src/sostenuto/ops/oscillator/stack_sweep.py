@@ -203,9 +203,9 @@ def chunk_adjoint(
     """
     d_below: list[Tensor | None] = [None] * len(cells) + [arriving]
     for layer in reversed(range(len(cells))):
-        cell, arrived = cells[layer], d_below[layer + 1]
-        d_outputs = arrived if arrived is None or cell.mask is None else arrived * cell.mask
-        d_below[layer + 1] = arrived = None
+        cell, d_above = cells[layer], d_below[layer + 1]
+        d_outputs = d_above if d_above is None or cell.mask is None else d_above * cell.mask
+        d_below[layer + 1] = d_above = None
         start, last = (first[0][layer], first[1][layer]), chunk.last[1][layer]
         found = scan_adjoint(
             plan, cell, chunk.drives[layer], chunk.outputs[layer], spans, start, last, (d_outputs, *cotangents[layer])

@@ -13,7 +13,7 @@ from sostenuto.experiments import Settings, Workbench
 from sostenuto.experiments.tasks.planar_flows import (
     circle,
     draw_flow,
-    followed,
+    flow_trajectories,
     learn_swings,
     silent_flow,
     swings,
@@ -54,7 +54,7 @@ def run(settings: Settings, bench: Workbench) -> None:
     bench.table("What the trained units do", columns, rows)
     for name, layer in layers.items():
         flow = silent_flow(layer)
-        paths = followed(flow, circle(settings.radius, 4), duration=25.0, step=settings.step)
+        paths = flow_trajectories(flow, circle(settings.radius, 4), duration=25.0, step=settings.step)
         draw = partial(portrait, flow=flow, paths=paths.numpy(), extent=settings.extent)
         bench.figure(name, draw, caption="Arrows show the direction alone; four solutions.", width=360, height=360)
 
@@ -81,8 +81,10 @@ def measure(settings: Settings, layer: LipschitzRNN, seed: int) -> dict[str, Any
     linear, weight = (layer.weight(name, 0, False).detach() for name in ("weight_linear", "weight_hh"))
     rests = fixed_points(layer, np.zeros((1, 50, 1)), tries=32, seed=seed).points
     flow, starts = silent_flow(layer), circle(settings.radius, settings.starts)
-    ends = followed(flow, starts, duration=settings.long_duration, step=settings.step)[:, -1]
-    far = followed(flow, circle(settings.far, settings.starts), duration=settings.long_duration, step=settings.step)
+    ends = flow_trajectories(flow, starts, duration=settings.long_duration, step=settings.step)[:, -1]
+    far = flow_trajectories(
+        flow, circle(settings.far, settings.starts), duration=settings.long_duration, step=settings.step
+    )
     sizes = far.norm(dim=-1)
     points = torch.tensor([one.state for one in rests], dtype=torch.float64).reshape(-1, 2)
     return {

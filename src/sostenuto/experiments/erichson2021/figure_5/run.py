@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from sostenuto.experiments import Settings, Workbench
-from sostenuto.experiments.tasks.planar_flows import circle, draw_flow, followed, lipschitz_flow
+from sostenuto.experiments.tasks.planar_flows import circle, draw_flow, flow_trajectories, lipschitz_flow
 from sostenuto.report.palette import INK
 from sostenuto.theory import lyapunov
 
@@ -81,7 +81,7 @@ def random_systems(settings: Settings, seed: int) -> dict[str, Any]:
 def follow(settings: Settings, A: Tensor, W: Tensor, radius: float, duration: float) -> Tensor:  # noqa: N803
     """Follow solutions of one system, or of each of several, from a circle around 0."""
     starts = circle(radius, settings.starts).expand(*A.shape[:-2], -1, -1)
-    return followed(lipschitz_flow(A, W), starts, duration=duration, step=settings.step)
+    return flow_trajectories(lipschitz_flow(A, W), starts, duration=duration, step=settings.step)
 
 
 def largest_rise(paths: Tensor, P: Tensor) -> float:  # noqa: N803

@@ -21,7 +21,7 @@ WITHIN = 0.01
 
 
 def run(settings: Settings, bench: Workbench) -> None:
-    """Train on every task and draw how validation accuracy rises; the test part is asked once, at the end."""
+    """Train on every task and draw how validation accuracy rises; the test part is evaluated once, at the end."""
     found: dict[str, Trained] = {}
     for task, name in TASKS.items():
         data = bench.data(settings[task])

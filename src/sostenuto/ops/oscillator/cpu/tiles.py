@@ -119,11 +119,11 @@ def forward_tile(
             rise = activated[layer] if layer < len(activated) else top[:0]
             activated_at, activated_stride = _row(rise, start, first, forgotten)
             out_at, out_stride = _row(out, start, first, unkept)
-            asked = worth_prefetching(ahead, T * n * size, H if layer > 0 else channels)
-            _prefetch_inputs(asked, u, u_step, u_row, channels, start + K, min(K, T - start - K), low, R, layer)
-            add_prefetch(asked, 1, activated_at, activated_stride, n * size, k if activated_stride > 0 else 0)
-            add_prefetch(asked, 2, out_at, out_stride, n * size, k if out_stride > 0 else 0)
-            drive_chunk(layers, layer, bottom, hidden, drive, k * R, H, asked)
+            prefetches = worth_prefetching(ahead, T * n * size, H if layer > 0 else channels)
+            _prefetch_inputs(prefetches, u, u_step, u_row, channels, start + K, min(K, T - start - K), low, R, layer)
+            add_prefetch(prefetches, 1, activated_at, activated_stride, n * size, k if activated_stride > 0 else 0)
+            add_prefetch(prefetches, 2, out_at, out_stride, n * size, k if out_stride > 0 else 0)
+            drive_chunk(layers, layer, bottom, hidden, drive, k * R, H, prefetches)
             factor = whole if len(layers.masks) == 0 or layer == L - 1 else layers.masks[layer, first:last]
             scale_steps(g[layer], span, g_now)
             walk(
@@ -251,14 +251,16 @@ def backward_tile(
             _adjoint(layers.alpha, out, activated[layer], start, first, k, before, arriving, stride, factor, w[layer],
                      g_now, span, z_now[layer], y_cotangents[layer], z_cotangents[layer], w_sums[layer], g_sums[layer],
                      b_sums[layer], x_bar, spread)  # fmt: skip
-            asked = worth_prefetching(ahead, T * n * size, k * R)
-            _prefetch_inputs(asked, u, u_step, u_row, channels, start - K, min(K, start), low, R, layer)
-            _prefetch_rows(asked, 1, out, start - K, first, min(K, start), n)
-            _prefetch_rows(asked, 2, activated[layer], start - K, first, min(K, start), n)
+            prefetches = worth_prefetching(ahead, T * n * size, k * R)
+            _prefetch_inputs(prefetches, u, u_step, u_row, channels, start - K, min(K, start), low, R, layer)
+            _prefetch_rows(prefetches, 1, out, start - K, first, min(K, start), n)
+            _prefetch_rows(prefetches, 2, activated[layer], start - K, first, min(K, start), n)
             _prefetch_rows(
-                asked, 3, d_top, start - K, first, min(K, start) * has_time_stride if layer == L - 1 else 0, n
+                prefetches, 3, d_top, start - K, first, min(K, start) * has_time_stride if layer == L - 1 else 0, n
             )
-            _sum_products(layer, bottom, hidden, spread, totals, d_matrix, k * R, wide, H, flushes, first_flush, asked)
+            _sum_products(
+                layer, bottom, hidden, spread, totals, d_matrix, k * R, wide, H, flushes, first_flush, prefetches
+            )
             if flushes:
                 for part, sums in enumerate((w_sums[layer], g_sums[layer], b_sums[layer])):
                     _sum_vectors(sums, d_vectors[layer, part], first_flush)
@@ -330,7 +332,7 @@ def _adjoint(alpha, out, rise, start, first, k, before, arriving, stride, factor
 @no_type_check
 @procedure
 def drive_chunk(layers, layer, bottom, hidden, drive, rows, H, ahead):
-    """Multiply what lies below a layer; the bias is still to be added, and what is ``ahead`` asked for."""
+    """Multiply what lies below a layer; the bias is still to be added. Prefetch what is ``ahead``."""
     size = drive.itemsize
     below, depth = (bottom.ctypes.data, bottom.shape[1]) if layer == 0 else (hidden.ctypes.data, H)
     packed = layers.into.ctypes.data + layers.into_at[layer] * size
