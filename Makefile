@@ -41,7 +41,7 @@ $(VENV)/stamp-test $(VENV)/stamp-lint $(VENV)/stamp-docs: $(VENV)/stamp-%: $(VEN
 	@touch $@
 
 demo: $(VENV)/stamp-base
-	$(VENV)/bin/sostenuto fit digits/noise-padded --out $(DEMO) --overwrite --budget 30s --compare unicornn --compare lstm
+	$(VENV)/bin/sostenuto fit digits/noise-padded --out $(DEMO) --overwrite --budget 45s --compare stack --compare lstm
 	$(VENV)/bin/sostenuto fit --out $(DEMO)/audited --overwrite --epochs 10 --audit quick
 	@echo "The report is $(CURDIR)/$(DEMO)/report.html, an audited run's $(CURDIR)/$(DEMO)/audited/report.html"
 

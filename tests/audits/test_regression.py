@@ -143,7 +143,7 @@ def test_numbers_at_every_step_are_handled_and_padding_counts_for_nothing(flat):
             r"expected answers of shape \(1, 7\), as y has 7 number\(s\) a sequence, got \(1, 1\)",
         ),
         (torch.zeros(24, 5, 1), {}, r"expected y of shape \(24,\) or \(24, out\), or \(24, 20, out\)"),
-        (torch.zeros(24, dtype=torch.long), {}, "for a regression pass y as floating-point numbers"),
+        (torch.arange(24), {}, "for a regression pass y as floating-point numbers"),
         (torch.full((24,), float("inf")), {}, "expected finite numbers in y"),
         (torch.zeros(24), {"target_scale": (1.0, 2.0)}, "expected one target_scale or 1, one an output, got 2"),
         (torch.zeros(24), {"target_scale": 0.0}, "expected target_scale"),

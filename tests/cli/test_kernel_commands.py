@@ -101,6 +101,7 @@ class TestFit:
         names = {path.name for path in (folder / "run").iterdir()}
         assert names == {
             "config.toml", "model.safetensors", "predictions.csv", "report.html", "result.json", "kernel.json",
+            "split.json",
         }  # fmt: skip
         assert "rntk" in result.stdout
         stored = json.loads((folder / "run" / "result.json").read_text())

@@ -17,7 +17,9 @@ SHARED = {
     "training_options": {"label_smoothing": 0.0, "input_noise": 0.0, "weight_decay": 0.0},
 }
 OSCILLATOR = {"step_size": 1.0, "stiffness": 1.0}
-CLASSIFIER = RecurrentClassifier(hidden_size=4, epochs=8, learning_rate=0.1, layer_options=OSCILLATOR, **SHARED)
+CLASSIFIER = RecurrentClassifier(
+    "unicornn", hidden_size=4, epochs=8, learning_rate=0.1, layer_options=OSCILLATOR, **SHARED
+)
 REGRESSOR = RecurrentRegressor("rnn", hidden_size=32, epochs=10, learning_rate=0.03, **SHARED)
 EXPECTED_FAILURES = {
     "check_sample_weight_equivalence_on_dense_data": (

@@ -203,7 +203,7 @@ def test_a_forked_child_can_run_it():
     try:
         done: list[int] = []
         run_blocks(lambda start, _: done.append(start), 4, 2)
-        child = os.parallel_for()
+        child = os.fork()
         if child == 0:
             mine: list[int] = []
             run_blocks(lambda start, _: mine.append(start), 4, 2)

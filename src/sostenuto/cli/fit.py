@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _MODELS = (
     "auto chooses among oscillators, rntk and stack; or one by name: oscillators (random, fitted in seconds), rntk "
     "(a kernel machine), forecaster (for --task forecast, and its default), or a layer to train: "
-    f"{', '.join(layer_names())}. Left out: auto, or unicornn where an option of a trained network such as --epochs is "
+    f"{', '.join(layer_names())}. Left out: auto, or stack where an option of a trained network such as --epochs is "
     "given."
 )
 

@@ -82,7 +82,7 @@ def layer_names() -> list[str]:
     """List the layers, read off the table in ``sostenuto/nn`` without importing torch, which help does not need.
 
     >>> layer_names()[:2]
-    ['unicornn', 'lipschitz']
+    ['stack', 'damped']
     """
     spec = find_spec("sostenuto")
     assert spec is not None

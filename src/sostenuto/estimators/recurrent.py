@@ -207,7 +207,7 @@ class RecurrentClassifier(ClassifierMixin, RecurrentEstimator):
 
     >>> rising = np.linspace(0, 1, 12)
     >>> X = np.stack([rising, rising[::-1]] * 10)
-    >>> classifier = RecurrentClassifier(hidden_size=8, num_layers=1, epochs=10, random_state=0)
+    >>> classifier = RecurrentClassifier(hidden_size=16, num_layers=1, epochs=20, random_state=0)
     >>> classifier.fit(X, ["up", "down"] * 10).predict([rising[:9], rising[::-1]])
     array(['up', 'down'], dtype='<U4')
     """

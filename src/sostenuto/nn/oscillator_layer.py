@@ -50,6 +50,7 @@ class OscillatorLayer(RecurrentLayer):
         on the state and makes H finite at w = 0, where the bracket over w becomes y·tanh a. The field is
         dy/dt = σ̂(c)·∂H/∂z, dz/dt = −σ̂(c)·∂H/∂y, so units with equal c keep H while the input is constant.
 
+        >>> from sostenuto.nn import UnICORNN
         >>> layer = UnICORNN(2, 8)
         >>> layer.hamiltonian((torch.zeros(3, 8), torch.ones(3, 8)), torch.zeros(3, 2)).tolist()
         [4.0, 4.0, 4.0]

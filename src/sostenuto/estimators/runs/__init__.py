@@ -15,6 +15,8 @@ from sostenuto.types import PathLike
 
 AUTO = "auto"
 """The name that asks for a choice among models."""
+NETWORK = "stack"
+"""The layer that stands for trained networks."""
 FORECASTER = "forecaster"
 """The model of a file's series, read whole; for ``task = "forecast"``."""
 _HOMES = {

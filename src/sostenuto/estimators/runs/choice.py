@@ -12,7 +12,7 @@ from sostenuto.data.dataset import Dataset
 from sostenuto.data.encoding import Encoding
 from sostenuto.data.parts import divide, training_count
 from sostenuto.data.targets import task_of
-from sostenuto.estimators.runs import model_of
+from sostenuto.estimators.runs import NETWORK, model_of
 from sostenuto.estimators.runs.at_once import fit_estimator, new_estimator
 from sostenuto.kernels.recurrent_ntk import RecurrentNTK
 from sostenuto.results import Candidate
@@ -21,8 +21,6 @@ from sostenuto.training.config import DataConfig, RunConfig, TrainingConfig
 from sostenuto.training.run import fit_parts
 from sostenuto.training.tune import cross_validate, folded_parts
 
-NETWORK = "stack"
-"""The layer that stands for trained networks."""
 GRAMS = 150
 """Gram matrices that the search for the kernel's σ computes, about."""
 FOLDS = 3

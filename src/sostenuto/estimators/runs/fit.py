@@ -15,6 +15,7 @@ from sostenuto.data.source import absolute
 from sostenuto.estimators.runs import (
     AUTO,
     FORECASTER,
+    NETWORK,
     Chosen,
     Conditions,
     FittedRun,
@@ -27,7 +28,7 @@ from sostenuto.nn import LAYERS
 from sostenuto.report.contents.choice import choice_section
 from sostenuto.report.section import Section
 from sostenuto.results import Candidate
-from sostenuto.training.config import DataConfig, ModelConfig, RunConfig, overlaid
+from sostenuto.training.config import DataConfig, RunConfig, overlaid
 from sostenuto.training.probes import PROBES
 from sostenuto.training.processes import main_decides
 from sostenuto.training.run_folder import new_folder, open_folder, run_folder
@@ -130,7 +131,7 @@ def _layer(request: FitRequest, base: RunConfig, *, looks_inside: bool) -> str:
     if is_plain_forecast(chosen, looks_inside=looks_inside):
         return FORECASTER
     of_a_network = looks_inside or chosen["options"] or chosen["model"] or set(chosen["training"]) - {"seed"}
-    layer = named or (ModelConfig.layer if of_a_network else AUTO)
+    layer = named or (NETWORK if of_a_network else AUTO)
     check_choice("model", layer, named_models())
     return layer
 
@@ -140,8 +141,8 @@ def _chosen_plan(request: FitRequest, base: RunConfig, chosen: Chosen, data: Dat
     from sostenuto.estimators.runs.choice import can_choose, choose_model
 
     if not can_choose(dataset):
-        chosen = {**chosen, "model": {**chosen["model"], "layer": ModelConfig.layer}}
-        model = model_of(ModelConfig.layer)
+        chosen = {**chosen, "model": {**chosen["model"], "layer": NETWORK}}
+        model = model_of(NETWORK)
         return Plan(model, model.settings(base, {}, chosen, data, dataset), dataset)
     asked = model_of("oscillators").settings(base, {}, chosen, data, dataset)
     seed, device = asked.training.seed, request.conditions.device

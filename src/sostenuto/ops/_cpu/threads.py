@@ -53,12 +53,7 @@ def run_kernel(
     """Call the compiled ``kernel(*arguments, start, stop)`` for blocks, as `run_blocks`, but begun from compiled code.
 
     That is ``blocks(entry, threads, count, block, *arguments)``, which is one line of `parallel_for`. Where
-    OpenMP cannot be had, the blocks go the way of `run_blocks`.
-
-    >>> done = []
-    >>> run_kernel(lambda *given: done.append(given), lambda *given: done.append(given), ("a",), 1, 2)
-    >>> done
-    [('a', 0, 1)]
+    OpenMP cannot be had, the blocks are handed out as in `run_blocks`.
     """
     threads = min(torch.get_num_threads(), -(-count // block))
     if threads <= 1 or _openmp is not None:
