@@ -54,7 +54,7 @@ def test_options_of_a_network_choose_a_network(tmp_path):
     train = write_waves(tmp_path / "train.npz")
     result = call("fit", train, "--epochs", 1, "--hidden-size", 4, "--out", tmp_path / "run", "--quiet")
     assert result.exit_code == 0, result.stderr
-    assert 'layer = "unicornn"' in (tmp_path / "run" / "config.toml").read_text()
+    assert 'layer = "stack"' in (tmp_path / "run" / "config.toml").read_text()
     assert not (tmp_path / "run" / "choice.json").exists()
 
 

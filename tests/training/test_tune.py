@@ -29,7 +29,9 @@ def dataset():
 
 
 def settings(**training) -> RunConfig:
-    return RunConfig(DataConfig(), ModelConfig(options={"hidden_size": 3}), TrainingConfig(epochs=1, **training))
+    return RunConfig(
+        DataConfig(), ModelConfig("unicornn", options={"hidden_size": 3}), TrainingConfig(epochs=1, **training)
+    )
 
 
 def go(dataset, config, folder, trials, **options):

@@ -28,7 +28,7 @@ from sostenuto.cli.tables import table
 def tune(
     settings: dict[str, dict[str, Any]],
     data: DataArgument = None,
-    model: Annotated[str, typer.Option(help="The layer to tune.")] = "unicornn",
+    model: Annotated[str, typer.Option(help="The layer to tune.")] = "stack",
     trials: Annotated[int, typer.Option(help="Settings to try.")] = 20,
     folds: Annotated[int, typer.Option(help="Parts of the training data, each held out once.")] = 3,
     sampler: Annotated[str, typer.Option(help="random, or optuna (needs the extra 'tune').")] = "random",

@@ -18,7 +18,7 @@ _TAKEN = ("input_size", "batch_first", "proj_size", "device", "dtype")
 
 def build_model(
     encoding: Encoding,
-    layer: str = "unicornn",
+    layer: str = "stack",
     *,
     readout: Readout = "last",
     embedding_size: int = 100,

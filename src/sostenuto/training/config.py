@@ -31,7 +31,7 @@ _LISTS: dict[Any, tuple[type, str]] = {tuple[int, ...]: (int, "whole numbers"), 
 class ModelConfig:
     """The layer by name, the read-out, and the layer's own options."""
 
-    layer: str = "unicornn"
+    layer: str = "stack"
     readout: Readout = setting("last", "What is read of the states.")
     embedding_size: int = 100
     embedding_dropout: float = 0.0

@@ -54,7 +54,7 @@ def run_config(data: DataConfig, train: SequenceSet, count: int, said: Mapping[s
     >>> train = SequenceSet([np.zeros((20, 1))] * 40, np.array(["a", "b"] * 20))
     >>> config = run_config(DataConfig(), train, 34, {"options": {"hidden_size": 8}, "training": {"epochs": 3}})
     >>> config.model.readout, config.model.options["num_layers"], config.training.epochs, config.training.learning_rate
-    ('max', 3, 3, 0.02)
+    ('max', 3, 3, 0.004)
     """
     model, training = said.get("model", {}), said.get("training", {})
     layer, task = model.get("layer", ModelConfig.layer), task_of(train)

@@ -30,6 +30,14 @@ _COMMON: dict[str, Choice] = {
     "options.hidden_size": ("choice", (32, 64, 128)),
 }
 SPACES: dict[str, dict[str, Choice]] = {
+    "stack": _COMMON
+    | {
+        "training.learning_rate": ("log", (1e-3, 2e-2)),
+        "options.hidden_size": ("choice", (32, 48, 64)),
+        "options.num_layers": ("choice", (2, 3, 4)),
+        "options.dropout": ("uniform", (0.0, 0.3)),
+        "model.readout": ("choice", ("last", "mean", "max")),
+    },
     "unicornn": _COMMON
     | {
         "options.num_layers": ("choice", (1, 2, 3)),

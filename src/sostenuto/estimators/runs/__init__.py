@@ -10,12 +10,12 @@ from sostenuto.data.dataset import Dataset
 from sostenuto.data.source import is_file_source
 from sostenuto.report.section import Section
 from sostenuto.results import FitResult
-from sostenuto.training.config import DataConfig, RunConfig
+from sostenuto.training.config import DataConfig, ModelConfig, RunConfig
 from sostenuto.types import PathLike
 
 AUTO = "auto"
 """The name that asks for a choice among models."""
-NETWORK = "stack"
+NETWORK = ModelConfig.layer
 """The layer that stands for trained networks."""
 FORECASTER = "forecaster"
 """The model of a file's series, read whole; for ``task = "forecast"``."""
