@@ -27,7 +27,6 @@ html_title = f"sostenuto {release}"
 
 autosummary_generate = True
 autodoc_member_order = "bysource"
-autodoc_preserve_defaults = True
 autodoc_typehints_format = "short"
 napoleon_numpy_docstring = False
 python_maximum_signature_line_length = 100

@@ -1,5 +1,7 @@
 """The families of laws that are fitted to the tail of a memory function.
 
+With t the lag::
+
     exponential   Σ_k C_k e^(−β_k t) cos(ω_k t + φ_k)                the slowest β is the rate
     stretched     e^(−(β(t + s))^γ) [A cos ωt + B sin ωt]            β is the rate; γ < 1, or above 1: compressed
     polynomial    Σ_k C_k (t + s)^(−p_k) [+ C e^(−βt)]               the smallest p is the rate
