@@ -95,7 +95,7 @@ def test_options_of_a_network_still_train_one(tmp_path):
     options = ("--epochs", 1, "--hidden-size", 4, "--window", 20, "--quiet")
     result = call("fit", data, *COLUMNS, *options, "--out", tmp_path / "run")
     assert result.exit_code == 0, result.stderr
-    assert 'layer = "unicornn"' in (tmp_path / "run" / "config.toml").read_text()
+    assert 'layer = "stack"' in (tmp_path / "run" / "config.toml").read_text()
 
 
 def test_a_series_too_short_leaves_nothing_behind(tmp_path):

@@ -85,7 +85,7 @@ def test_torchrun_finds_the_cpu_by_itself_makes_one_folder_and_resumes(one, tmp_
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     done = start(tmp_path, *TORCHRUN, "fit", *automatic)
     assert done.returncode == 0, done.stderr
-    run = tmp_path / "runs" / "digits-unicornn"
+    run = tmp_path / "runs" / "digits-stack"
     assert [path.name for path in (tmp_path / "runs").iterdir()] == [run.name]
     assert len(done.stdout.splitlines()) == 1
     assert count_processes(run) == 2

@@ -12,7 +12,7 @@ from sostenuto.experiments.tasks import sweeps
 from sostenuto.experiments.tasks.planar_flows import (
     circle,
     draw_flow,
-    followed,
+    flow_trajectories,
     learn_swings,
     lipschitz_flow,
     silent_flow,
@@ -74,21 +74,24 @@ class TestFlows:
         turn = torch.tensor([[-0.2, 1.0], [-1.0, -0.2]], dtype=torch.float64)
         flow, starts = lipschitz_flow(turn, torch.zeros_like(turn)), circle(1.0, 5)
         exact = starts @ torch.linalg.matrix_exp(2 * turn).mT
-        errors = [float((followed(flow, starts, duration=2.0, step=s)[:, -1] - exact).abs().max()) for s in (0.1, 0.05)]
+        errors = [
+            float((flow_trajectories(flow, starts, duration=2.0, step=s)[:, -1] - exact).abs().max())
+            for s in (0.1, 0.05)
+        ]
         assert np.log2(errors[0] / errors[1]) == pytest.approx(4, abs=0.2)
 
     def test_systems_are_followed_side_by_side(self):
         torch.manual_seed(0)
         linear, weight = torch.randn(2, 3, 2, 2, dtype=torch.float64)
         starts = circle(1.0, 4)
-        together = followed(lipschitz_flow(linear, weight), starts.expand(3, -1, -1), duration=1.0, step=0.1)
+        together = flow_trajectories(lipschitz_flow(linear, weight), starts.expand(3, -1, -1), duration=1.0, step=0.1)
         for index in range(3):
-            alone = followed(lipschitz_flow(linear[index], weight[index]), starts, duration=1.0, step=0.1)
+            alone = flow_trajectories(lipschitz_flow(linear[index], weight[index]), starts, duration=1.0, step=0.1)
             torch.testing.assert_close(together[index], alone)
 
     def test_a_portrait_shows_every_path(self):
         flow = lipschitz_flow(-torch.eye(2, dtype=torch.float64), torch.eye(2, dtype=torch.float64))
-        paths = followed(flow, circle(1.0, 3), duration=1.0, step=0.1).numpy()
+        paths = flow_trajectories(flow, circle(1.0, 3), duration=1.0, step=0.1).numpy()
         figure = plotted(lambda axes: draw_flow(axes, flow, paths, extent=2.0))
         assert len(figure.axes[0].lines) == 6
 
@@ -107,5 +110,5 @@ class TestPendulum:
         first = learn_swings(layer, paths, {"iterations": 1, "learning_rate": 0.05})
         last = learn_swings(layer, paths, {"iterations": 40, "learning_rate": 0.05})
         assert last < first / 3
-        follows = followed(silent_flow(layer), paths[:, 0], duration=2.0, step=0.1)
+        follows = flow_trajectories(silent_flow(layer), paths[:, 0], duration=2.0, step=0.1)
         assert float((follows - paths).square().mean().sqrt()) == pytest.approx(last, rel=0.2)
