@@ -23,7 +23,8 @@ class LevelDecay(Record):
     e^{−slowest n} ≥ |Δ_n|/|Δ_0| ≥ e^{−fastest n} for equal inputs; None where nothing is proved. An input difference
     of size 1 adds at most ``entering``, the output moves by at most ``leaving`` per unit of the norm, and a state
     reached from 0 is at most ``reach`` large; None where no bound is known. ``distortion`` is what going from the norm
-    of either side to the Euclidean one and back costs at most.
+    of either side to the Euclidean one and back costs at most. ``clock`` are the two rates per unit of time where spans
+    vary and more is known than the least span and the largest say.
     """
 
     fastest: float | None
@@ -32,6 +33,7 @@ class LevelDecay(Record):
     leaving: float | None = None
     reach: float | None = None
     distortion: tuple[float | None, float | None] = (None, None)
+    clock: tuple[float | None, float | None] = (None, None)
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,8 @@ class MemoryCertificate(Record):
     (None: not proved, or false). With ``drive`` it is about inputs that keep activations' arguments that small.
     ``per_unit`` are the half-lives, at least, of the units of the lowest layer, each in its own norm: a layer remembers
     as long as its best units. ``layers`` are the half-lives of all layers, each for equal inputs to it. ``checked``
-    names the proof, ``conditions`` what it assumes, ``reason`` why a side is missing.
+    names the proof, ``conditions`` what it assumes, ``reason`` why a side is missing. ``time`` has both sides in the
+    unit of the time spans, where there are spans.
 
     >>> from sostenuto.nn import UnICORNN
     >>> certificate = UnICORNN(1, 8, step_size=0.1, stiffness=1.0).memory_certificate()
@@ -79,6 +82,7 @@ class MemoryCertificate(Record):
     levels: tuple[LevelDecay, ...] = ()
     spans: tuple[float, float] = (1.0, 1.0)
     drive: float | None = None
+    time: tuple[float, float | None] | None = None
 
     @property
     def holds(self) -> bool:
@@ -148,13 +152,19 @@ class MemoryCertificate(Record):
         scope = "Whatever it reads" if self.drive is None else f"While activations read within ±{self.drive:g}"
         said = []
         if self.remembers_at_least > 0:
-            said.append(f"at least half of its memory is left after {_count(self.remembers_at_least)}")
+            said.append(f"at least half of its memory is left after {_count(self.remembers_at_least)}{self._timed(0)}")
         if self.forgets_at_most is not None:
-            said.append(f"at most half of its memory is left after {_count(math.ceil(self.forgets_at_most))}")
+            said.append(
+                f"at most half of its memory is left after {_count(math.ceil(self.forgets_at_most))}{self._timed(1)}"
+            )
         if len(self.per_unit) > 1 and self.remembers_at_least > 0:
             middle, best = float(np.median(self.per_unit)), max(self.per_unit)
             said[0] += f" (half of its units: {_count(middle)}, the longest: {_count(best)})"
         return f"{scope}, {' and '.join(said)} (proved{'' if not self.reason else f'; {self.reason}'})."
+
+    def _timed(self, side: int) -> str:
+        known = None if self.time is None else self.time[side]
+        return "" if known is None or known >= EVER else f" ({known:.4g} in the unit of the time spans)"
 
     def _unknown(self, start: float | None) -> str:
         """Say what a window lacks."""
@@ -219,7 +229,8 @@ def remembering(
         tuple(levels),
         spans,
     )
-    return replace(found, forgets_at_most=_at_most(found))
+    found = replace(found, forgets_at_most=_at_most(found))
+    return found if spans == (1.0, 1.0) else replace(found, time=_in_time(found))
 
 
 def inside_blocks(directions: Sequence[MemoryCertificate]) -> MemoryCertificate:
@@ -270,6 +281,17 @@ def _at_most(found: MemoryCertificate) -> float | None:
         return None
     steps = _first_below(found._step_matrix(), np.ones(len(found.levels)), 0.5, 10_000_000, every=True)
     return None if steps is None else float(steps)
+
+
+def _in_time(found: MemoryCertificate) -> tuple[float, float | None]:
+    """Turn steps into time by the spans they have at least, or at most; take the clock's rates where they say more."""
+    fast, slow = found.levels[0].clock
+    least = max(min(found.remembers_at_least * found.spans[0], EVER), _at_least(fast) if fast is not None else 0.0)
+    if found.forgets_at_most is None:
+        return least, None
+    most = found.forgets_at_most * found.spans[1]
+    alone = len(found.levels) == 1 and slow is not None and slow > 0
+    return least, min(most, _UPPER_LN2 / slow * (1 + 1e-15)) if alone and slow else most
 
 
 def _first_below(
