@@ -62,8 +62,8 @@ class MemoryCertificate(Record):
     (None: not proved, or false). With ``drive`` it is about inputs that keep activations' arguments that small.
     ``per_unit`` are the half-lives, at least, of the units of the lowest layer, each in its own norm: a layer remembers
     as long as its best units. ``layers`` are the half-lives of all layers, each for equal inputs to it. ``checked``
-    names the proof, ``conditions`` what it assumes, ``reason`` why a side is missing. ``time`` has both sides in the
-    unit of the time spans, where there are spans.
+    names the proof, ``conditions`` what it assumes, ``reason`` why a side is missing. ``remembers_time`` and
+    ``forgets_time`` are the same in the unit of the time spans, where there are spans.
 
     >>> from sostenuto.nn import UnICORNN
     >>> certificate = UnICORNN(1, 8, step_size=0.1, stiffness=1.0).memory_certificate()
@@ -82,7 +82,8 @@ class MemoryCertificate(Record):
     levels: tuple[LevelDecay, ...] = ()
     spans: tuple[float, float] = (1.0, 1.0)
     drive: float | None = None
-    time: tuple[float, float | None] | None = None
+    remembers_time: float | None = None
+    forgets_time: float | None = None
 
     @property
     def holds(self) -> bool:
@@ -152,19 +153,15 @@ class MemoryCertificate(Record):
         scope = "Whatever it reads" if self.drive is None else f"While activations read within ±{self.drive:g}"
         said = []
         if self.remembers_at_least > 0:
-            said.append(f"at least half of its memory is left after {_count(self.remembers_at_least)}{self._timed(0)}")
+            steps = _count(self.remembers_at_least, self.remembers_time)
+            said.append(f"at least half of its memory is left after {steps}")
         if self.forgets_at_most is not None:
-            said.append(
-                f"at most half of its memory is left after {_count(math.ceil(self.forgets_at_most))}{self._timed(1)}"
-            )
+            steps = _count(math.ceil(self.forgets_at_most), self.forgets_time)
+            said.append(f"at most half of its memory is left after {steps}")
         if len(self.per_unit) > 1 and self.remembers_at_least > 0:
             middle, best = float(np.median(self.per_unit)), max(self.per_unit)
             said[0] += f" (half of its units: {_count(middle)}, the longest: {_count(best)})"
         return f"{scope}, {' and '.join(said)} (proved{'' if not self.reason else f'; {self.reason}'})."
-
-    def _timed(self, side: int) -> str:
-        known = None if self.time is None else self.time[side]
-        return "" if known is None or known >= EVER else f" ({known:.4g} in the unit of the time spans)"
 
     def _unknown(self, start: float | None) -> str:
         """Say what a window lacks."""
@@ -230,7 +227,10 @@ def remembering(
         spans,
     )
     found = replace(found, forgets_at_most=_at_most(found))
-    return found if spans == (1.0, 1.0) else replace(found, time=_in_time(found))
+    if spans == (1.0, 1.0):
+        return found
+    least, most = _in_time(found)
+    return replace(found, remembers_time=least, forgets_time=most)
 
 
 def inside_blocks(directions: Sequence[MemoryCertificate]) -> MemoryCertificate:
@@ -321,8 +321,8 @@ def _first_below(
     return high
 
 
-def _count(steps: float) -> str:
+def _count(steps: float, time: float | None = None) -> str:
     if steps >= EVER:
         return "any number of steps"
     shown = f"{steps:.3g}" if steps < 10 or steps >= 1e6 else f"{math.floor(steps):,}".replace(",", " ")
-    return f"{shown} steps"
+    return f"{shown} steps" + (f" ({time:.4g} in the unit of the time spans)" if time is not None else "")
