@@ -63,9 +63,9 @@ def test_the_audit_of_an_oscillator_run_takes_ragged_sequences_and_numbers(tmp_p
     np.savez(tmp_path / "train.npz", lengths=8 + np.arange(32) % 3, **arrays)
     options = ("--model", "oscillators", "-o", "n_units=16", "--out", tmp_path / "run", "--quiet")
     assert call("fit", tmp_path / "train.npz", *options).exit_code == 0
-    result = call("audit", tmp_path / "run", "--check", "memory", "--json")
+    result = call("audit", tmp_path / "run", "--check", "noise", "--json")
     assert result.exit_code == 0, result.stderr
-    assert set(json.loads(result.stdout)["results"]) == {"skill", "memory"}
+    assert set(json.loads(result.stdout)["results"]) == {"skill", "noise"}
 
 
 def test_options_of_a_network_choose_a_network(tmp_path):
