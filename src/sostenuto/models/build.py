@@ -21,6 +21,7 @@ def build_model(
     layer: str = "stack",
     *,
     readout: Readout = "last",
+    readout_dropout: float = 0.0,
     embedding_size: int = 100,
     embedding_dropout: float = 0.0,
     embedding: torch.Tensor | None = None,
@@ -44,7 +45,16 @@ def build_model(
     width = embedding_size if encoding.is_tokens else encoding.input_size
     if embedding is not None:
         width = embedding.shape[1]
-    recurrent = _make_layer(layer, width, _in_steps(options, encoding))
+    model = _with_readout(
+        _make_layer(layer, width, _in_steps(options, encoding)), encoding, readout, embedding_dropout, embedding
+    )
+    model.readout_dropout = readout_dropout
+    return model
+
+
+def _with_readout(
+    recurrent: Any, encoding: Encoding, readout: Readout, embedding_dropout: float, embedding: torch.Tensor | None
+) -> SequenceModel:
     if encoding.task == "sequence":
         return SequenceToSequence(recurrent, encoding.output_size)
     if encoding.task == "forecast":
