@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sostenuto.checks import check_choice, check_positive
-from sostenuto.nn.dense import DenseLayer, DenseMap, Rate, Sector
+from sostenuto.nn.dense import DenseLayer, DenseMap, Rate, Sector, SpanTerm
 from sostenuto.nn.fused import check_backend
 from sostenuto.ops.dense import PRECISIONS
 from sostenuto.ops.step import Step
@@ -111,6 +111,24 @@ class CoRNN(DenseLayer):
         linear = (1 - step * step * new * self.gamma, step * new * old, -step * new * self.gamma, new * old)
         forced = (step * step * new, step * new)
         return DenseMap(weight, _constants(weight, *linear).view(2, 2), _constants(weight, *forced))
+
+    def span_derivative(self, order: int, layer: int, reverse: bool, low: float, high: float) -> list[SpanTerm]:
+        """Give the map's derivatives: it is affine in u = h/(1 + eh) and g = h²/(1 + eh), h = Δt·span, e = ε or 0."""
+        weight, size = self._weights(layer, reverse), self.step_size
+        e = self.epsilon if self.damping == "implicit" else 0.0
+        first = torch.tensor([[0.0, 1.0], [-self.gamma, -self.epsilon]])
+        second = torch.tensor([[-self.gamma, e - self.epsilon], [0.0, 0.0]])
+        push, pull = torch.tensor([0.0, 1.0]), torch.tensor([1.0, 0.0])
+
+        def term(bound: float, linear: Tensor, gain: Tensor) -> SpanTerm:
+            linear, _, full = DenseMap(weight, linear.to(weight), gain.to(weight)).full()
+            return SpanTerm(bound, Sector(linear, weight, full))
+
+        near, far = 1 + e * size * low, 1 + e * size * high
+        if order == 2:
+            return [term(2 * size**2 / near**3, second - e * first, pull - e * push)]
+        swing = size**2 * high * (1 + far) / far**2
+        return [term(size / near**2, first, push), term(swing, second, pull)]
 
     def sector(self, layer: int = 0, *, reverse: bool = False) -> Sector | str:
         """Give A = [[0, I], [−γI, −εI]], B = [0; I] and (W, W̃)."""

@@ -1,9 +1,11 @@
 """Layers of the form h ← P h + Q σ(W h + z): what they share on top of the dense scan."""
 
+import copy
 import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -12,6 +14,8 @@ from torch import Tensor
 
 from sostenuto.nn import certificates
 from sostenuto.nn.certificates import SLOPES, Certificate, MemoryCertificate, not_provable, refused
+from sostenuto.nn.certificates.spans import Derivative, SpanCurve
+from sostenuto.nn.certificates.system import SectorSystem, bare, sector_system
 from sostenuto.nn.certified import GATED
 from sostenuto.nn.fused import FusedLayer
 from sostenuto.nn.integrators import EXPLICIT
@@ -48,6 +52,18 @@ class Sector(NamedTuple):
     gain: Float[Tensor, "S H"] | None = None
 
 
+class SpanTerm(NamedTuple):
+    """A term of the map's derivative by the time span, on a stretch of spans: at most ``size`` times ``part``.
+
+    With a ``resolvent`` J the part is multiplied by (I − tJ)^{−power}, t in [0, 1].
+    """
+
+    size: float
+    part: Sector
+    resolvent: Float[Tensor, "S S"] | None = None
+    power: int = 0
+
+
 class DenseLayer(FusedLayer):
     """A recurrence on `ops.dense`. A subclass gives `discrete_map`, `rate` and, for certificates, `sector`."""
 
@@ -60,6 +76,17 @@ class DenseLayer(FusedLayer):
     @abstractmethod
     def discrete_map(self, layer: int = 0, *, reverse: bool = False, span: float = 1.0) -> DenseMap:
         """Give P, Q and W of the map that is really run, over a time span."""
+
+    def span_derivative(
+        self,
+        order: int,
+        layer: int,
+        reverse: bool,
+        low: float,
+        high: float,
+    ) -> list[SpanTerm]:
+        """Give terms that bound the first or second derivative of P + QKW by the span, from ``low`` to ``high``."""
+        raise NotImplementedError(f"steps of {type(self).__name__} by {self.integrator!r} lie on no curve")
 
     def sector(self, layer: int = 0, *, reverse: bool = False) -> Sector | str:
         """Give A, B and W of the differential equation, or why there are none."""
@@ -150,14 +177,31 @@ class DenseLayer(FusedLayer):
         """Bound both sides of the map that is run."""
         if not self.fused or self._has_no_step() or self.activation not in SLOPES:
             return not_provable(self._no_map(), layers=self.num_layers)
-        if spans[0] != spans[1] and self.integrator not in ("euler", "exact"):
-            why = "steps of several sizes taken implicitly share no norm that is known"
-            return not_provable(why, layers=self.num_layers)
+        curved = spans[0] != spans[1] and self.integrator not in ("euler", "exact")
         maps: list[list[Ends]] = [[] for _ in range(self.num_layers)]
         for layer, reverse in self.cells():
             ends = [self._certified_map(layer, reverse, span) for span in dict.fromkeys(spans)]
-            maps[layer].append((ends[0], ends[-1]))
+            curve = partial(self._curve, layer, reverse, spans) if curved else None
+            maps[layer].append(Ends(ends[0], ends[-1], curve))
         return map_memory(maps, spans, drive, passes=True, clock=self.integrator in ("euler", "exact"))
+
+    def _curve(self, layer: int, reverse: bool, spans: tuple[float, float], slopes: tuple[float, float]) -> SpanCurve:
+        """Give the maps of all time spans, in float64."""
+        still = copy.deepcopy(self).double()
+
+        def at(span: float) -> SectorSystem:
+            linear, weight, gain = still.discrete_map(layer, reverse=reverse, span=span).full()
+            return bare(sector_system(linear, weight, gain, slopes))
+
+        def derivative(order: int, low: float, high: float) -> list[Derivative]:
+            found = []
+            for size, part, resolvent, power in still.span_derivative(order, layer, reverse, low, high):
+                matrices = sector_system(part.linear, part.weight, part.gain, slopes)
+                turned = None if resolvent is None else resolvent.detach().cpu().numpy()
+                found.append(Derivative(size, matrices, turned, power))
+            return found
+
+        return SpanCurve(spans, at, derivative)
 
     def _certified_map(self, layer: int, reverse: bool, span: float) -> CertifiedMap:
         linear, weight, gain = self.discrete_map(layer, reverse=reverse, span=span).full()
@@ -179,15 +223,24 @@ class DenseLayer(FusedLayer):
 
         An Euler step moves the difference of two states along a line, δ + τv, and every norm is convex on a line: what
         shrinks by ρ in the longest span τ₊ shrinks by at least 1 − (τ/τ₊)(1 − ρ) in a span τ. An exact step of
-        independent units decays in every unit, the least in the shortest span.
+        independent units decays in every unit, the least in the shortest span. Other steps move along a curve, which
+        is followed in the norm of the longest span.
         """
         shortest, longest = spans
-        if shortest != longest and self.integrator not in ("euler", "exact"):
-            return refused("discrete", "one time span, as steps taken implicitly share no norm", f"{spans}")
-        tested = shortest if self.integrator == "exact" else longest
-        linear, weight, gain = self.discrete_map(layer, reverse=reverse, span=tested).full()
-        found = certificates.discrete(linear, weight, self.activation, Q=gain)
-        if found.rate is not None and tested != shortest:
+
+        def prove(span: float) -> Certificate:
+            linear, weight, gain = self.discrete_map(layer, reverse=reverse, span=span).full()
+            return certificates.discrete(linear, weight, self.activation, Q=gain)
+
+        found = prove(shortest if self.integrator == "exact" else longest)
+        if found.rate is None or shortest == longest or self.integrator == "exact":
+            return certificates.over_spans(found, spans)
+        if self.integrator == "euler":
             share = shortest / longest * -math.expm1(-found.rate)
             found = replace(found, rate=-math.log1p(-share) * (1 - 1e-12))
+            return certificates.over_spans(found, spans)
+        curve = self._curve(layer, reverse, spans, SLOPES[self.activation])
+        found = certificates.over_curve(curve, prove)
+        if found is None:
+            return refused("discrete", "one norm for all time spans", f"{shortest:g} to {longest:g}")
         return certificates.over_spans(found, spans)

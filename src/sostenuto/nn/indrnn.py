@@ -162,7 +162,7 @@ class IndRNN(FusedLayer):
             unit = CertifiedMap(
                 torch.zeros_like(weight), weight, torch.eye(len(weight)), entering, self.activation, self.hidden_size
             )
-            maps[layer].append((unit, unit))
+            maps[layer].append(Ends(unit, unit))
         return map_memory(maps, spans, drive, passes=self.stacking == "plain" and not self.batch_norm)
 
     def extra_repr(self) -> str:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from sostenuto.checks import check_choice, check_fraction, check_positive, is_number, require
 from sostenuto.constraints.linear_algebra import solve
 from sostenuto.constraints.symmetric_skew import SymmetricSkew
-from sostenuto.nn.dense import DenseLayer, DenseMap, Rate, Sector
+from sostenuto.nn.dense import DenseLayer, DenseMap, Rate, Sector, SpanTerm
 from sostenuto.nn.fused import check_backend
 from sostenuto.nn.integrators import INTEGRATORS, imex
 from sostenuto.ops.dense import PRECISIONS
@@ -137,6 +137,20 @@ class LipschitzRNN(DenseLayer):
         sides = torch.cat([identity + (1 - share) * moved, step * identity], dim=1)
         linear, gain = solve(identity - share * moved, sides).chunk(2, dim=1)
         return DenseMap(weight, linear.contiguous(), gain.contiguous())
+
+    def span_derivative(self, order: int, layer: int, reverse: bool, low: float, high: float) -> list[SpanTerm]:
+        """Give the derivatives of an IMEX step I + hG(αA + KW), h = ε·span, G = (I − hραA)⁻¹: G² and 2ραA G³ times it.
+
+        On a stretch G(h) = G(h₀)(I − (h − h₀)ραA G(h₀))⁻¹.
+        """
+        moved = self.alpha * self.weight("weight_linear", layer, reverse)
+        weight, size, share = self.weight("weight_hh", layer, reverse), self.step_size, self.implicitness
+        eye = torch.eye(self.hidden_size, dtype=weight.dtype, device=weight.device)
+        inverse = torch.linalg.inv(eye - size * low * share * moved)
+        spread = size * (high - low) * share * moved @ inverse
+        left = inverse @ inverse if order == 1 else moved @ inverse @ inverse @ inverse
+        bound = size if order == 1 else 2 * share * size**2
+        return [SpanTerm(bound, Sector(left @ moved, weight, left), spread, order + 1)]
 
     def sector(self, layer: int = 0, *, reverse: bool = False) -> Sector | str:
         """Give αA and W; a gated unit has no such form."""

@@ -1,7 +1,9 @@
 """Memory certificates of maps h ← F h + Q σ(W h + V u + b): independent units exactly, dense ones on two sides."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -9,6 +11,7 @@ from torch import Tensor
 
 from sostenuto.nn.certificates import LevelDecay, MemoryCertificate, remembering
 from sostenuto.nn.certificates.interval import Interval
+from sostenuto.nn.certificates.spans import SpanCurve
 from sostenuto.nn.certificates.system import SLOPES, SectorSystem, sector_system
 from sostenuto.nn.certificates.two_sided import Side, fastest, slow_field, slowest, unit_factors
 
@@ -30,8 +33,15 @@ class CertifiedMap:
     output_size: int
 
 
-Ends = tuple[CertifiedMap, CertifiedMap]
-"""A layer's map in the shortest and in the longest time span, the same one where there is no other."""
+class Ends(NamedTuple):
+    """A layer's map in the shortest and in the longest time span, the same one where there is no other.
+
+    ``curve`` has what lies between, where it is no line, for given slopes.
+    """
+
+    short: CertifiedMap
+    long: CertifiedMap
+    curve: Callable[[tuple[float, float]], SpanCurve] | None = None
 
 
 def map_memory(
@@ -39,11 +49,11 @@ def map_memory(
 ) -> MemoryCertificate:
     """Certify a stack of maps, the lowest first, each in its one or two directions.
 
-    Between the spans F and Q must move along a line (Euler's method), or every unit's factor be monotone. ``passes``
-    says whether a layer reads nothing but the output of the one below; ``clock`` whether steps are Euler's or exact,
-    for which independent units have rates per unit of time.
+    Between the spans F and Q must move along a line (Euler's method) or a given curve, or every unit's factor be
+    monotone. ``passes`` says whether a layer reads nothing but the output of the one below; ``clock`` whether steps are
+    Euler's or exact, for which independent units have rates per unit of time.
     """
-    found = [[_level(short, long, spans, drive, clock) for short, long in directions] for directions in maps]
+    found = [[_level(ends, spans, drive, clock) for ends in directions] for directions in maps]
     levels = [_both([level for level, _ in directions]) for directions in found]
     if not passes:
         levels = [levels[0], *(replace(level, entering=None) for level in levels[1:])]
@@ -101,12 +111,15 @@ def slope_range(activation: str, drive: float | None) -> tuple[float, float]:
 
 
 def _level(
-    short: CertifiedMap, long: CertifiedMap, spans: tuple[float, float], drive: float | None, clock: bool
+    ends: Ends, spans: tuple[float, float], drive: float | None, clock: bool
 ) -> tuple[LevelDecay, Float[np.ndarray, " unit"]]:
+    short, long, curve = ends
     slopes = slope_range(long.activation, drive)
     if all(_is_diagonal(part) for part in (long.linear, long.weight, long.gain)):
         level, lives = _independent(short, long, slopes, drive)
         return (replace(level, clock=_clock(short, long, spans, slopes)) if clock else level), lives
+    if curve is not None:
+        return _along(curve(slopes), long, drive), np.zeros(0)
     system = sector_system(long.linear, long.weight, long.gain, slopes)
     above = slowest(system)
     if short is long:
@@ -121,6 +134,20 @@ def _level(
         if above is not None:
             above = Side(-math.log1p(share * math.expm1(-above.rate)) * (1 - 1e-12), above.metric, above.test)
     return _passing(long, rate, cost, above, drive), np.zeros(0)
+
+
+def _along(curve: SpanCurve, long: CertifiedMap, drive: float | None) -> LevelDecay:
+    """Take for all spans the norms of the one that decides: the longest remembers least, the shortest forgets least."""
+    shortest, longest = curve.spans
+    below, above = fastest(curve.at(longest)), slowest(curve.at(shortest))
+    rate = cost = slow = None
+    if below is not None and below.metric is not None and below.multipliers is not None:
+        rate, cost = curve.fastest(below.metric, below.multipliers / longest), below.distortion
+    if above is not None and above.metric is not None and above.multipliers is not None:
+        slow = curve.slowest(above.metric, above.multipliers / shortest)
+    if above is None or above.metric is None or slow is None:
+        return LevelDecay(rate, None, distortion=(cost, None))
+    return _passing(long, rate, cost, replace(above, rate=slow), drive, push=curve.push(above.metric))
 
 
 def _independent(
@@ -165,7 +192,12 @@ def _rest(level: LevelDecay) -> tuple[float | None, float | None, float | None, 
 
 
 def _passing(
-    long: CertifiedMap, rate: float | None, cost: float | None, above: Side | None, drive: float | None
+    long: CertifiedMap,
+    rate: float | None,
+    cost: float | None,
+    above: Side | None,
+    drive: float | None,
+    push: float | None = None,
 ) -> LevelDecay:
     """Add what enters and leaves in the norm above, and how far states can be from 0."""
     if above is None:
@@ -178,14 +210,15 @@ def _passing(
         gain, read = root @ gain, np.linalg.solve(root.T, read.T).T
         slack = 1 + 16 * len(root) * float(np.finfo(np.float64).eps) * (above.distortion or math.inf) ** 2
     largest = max(abs(slope) for slope in SLOPES[long.activation])
-    push = largest * _norm(gain) * _norm(entering) * slack
+    moved = _norm(gain) if push is None else push
+    push = largest * moved * _norm(entering) * slack
     value = BOUNDED.get(long.activation, drive)
     reach = None
     if not math.isfinite(slack):
         return LevelDecay(rate, above.rate, distortion=(cost, None))
     if value is not None:
         width = gain.shape[1]
-        kick = value * min(math.sqrt(width) * _norm(gain), float(np.linalg.norm(gain, axis=0).sum()))
+        kick = value * math.sqrt(width) * moved
         if above.metric is None:
             kick = value * float(np.linalg.norm(gain))
         reach = kick * slack / -math.expm1(-above.rate)

@@ -61,5 +61,5 @@ class RNN(_TorchUnit, torch.nn.RNN):  # pyright: ignore[reportIncompatibleMethod
         for place, (entering, weight, *_) in enumerate(self.all_weights):
             eye = torch.eye(len(weight), dtype=weight.dtype)
             unit = CertifiedMap(torch.zeros_like(weight), weight, eye, entering, self.nonlinearity, self.hidden_size)
-            maps[place // self.num_directions].append((unit, unit))
+            maps[place // self.num_directions].append(Ends(unit, unit))
         return map_memory(maps, spans, drive, passes=True)

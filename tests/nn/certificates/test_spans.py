@@ -2,6 +2,7 @@
 
 import itertools
 
+import numpy as np
 import pytest
 import torch
 
@@ -83,13 +84,62 @@ def test_exact_steps_are_certified_for_all_spans():
     assert bool((apart <= bound * (1 + 1e-9)).all())
 
 
-@pytest.mark.parametrize("make", [lambda: contracting(integrator="imex"), lambda: CoRNN(2, 4, dtype=F64)])
-def test_implicit_steps_are_certified_one_span_at_a_time(make):
-    layer = make()
-    assert layer.certificate("discrete", spans=2.0).spans == (2.0, 2.0)
-    found = layer.certificate("discrete", spans=(1.0, 2.0))
+CURVED = {
+    "imex": lambda: contracting(integrator="imex"),
+    "implicit": lambda: CoRNN(2, 2, dtype=F64),
+    "explicit": lambda: CoRNN(2, 2, dtype=F64, damping="explicit"),
+}
+
+
+@pytest.mark.parametrize("name", CURVED)
+def test_no_spans_contradict_a_curve(name):
+    torch.manual_seed(0)
+    layer, (low, high) = CURVED[name](), (0.9, 1.1) if name == "explicit" else (0.6, 1.5)
+    found, memory = layer.certificate("discrete", spans=(low, high)), layer.memory_certificate(spans=(low, high))
+    assert found.holds
+    assert found.spans == (low, high)
+    assert found.rate <= layer.certificate("discrete", spans=low).rate * (1 + 1e-9)
+    assert memory.remembers_at_least < layer.memory_certificate(spans=high).remembers_at_least
+    x = torch.randn(40, 16, 2, dtype=F64)
+    ends = []
+    starts = [tuple(torch.randn(1, 16, layer.hidden_size, dtype=F64) for _ in layer.state_names) for _ in range(2)]
+    for spans in (low + (high - low) * torch.rand(40, 16, dtype=F64), torch.tensor([[low], [high]]).repeat(20, 16)):
+        ends = [layer(x, start if len(start) > 1 else start[0], timespans=spans.to(F64))[1] for start in starts]
+        ends = [end if isinstance(end, tuple) else (end,) for end in ends]
+        sizes = [
+            torch.cat([one - other for one, other in zip(*pair, strict=True)], -1).norm(dim=-1)
+            for pair in (starts, ends)
+        ]
+        share = (sizes[1] / sizes[0]).detach()
+        assert bool((share <= found.overshoot * torch.exp(torch.tensor(-40 * found.rate)) * (1 + 1e-9)).all())
+        below, above = memory.curves([40], euclidean=True)
+        assert below[0] <= share.min()
+        assert share.max() <= above[0]
+
+
+@pytest.mark.parametrize("name", CURVED)
+def test_derivatives_bound_how_a_curve_moves(name):
+    torch.manual_seed(0)
+    layer = CURVED[name]()
+    curve = layer._curve(0, False, (0.5, 3.0), (0.0, 1.0))
+    eye = np.eye(len(curve.at(1.0).linear))
+    for low, high in ((0.5, 0.8), (1.0, 3.0)):
+        slopes = np.random.default_rng(0).uniform(size=(20, curve.at(1.0).input.shape[1]))
+        for slope in slopes:
+            first, middle, last = (curve.at(span).at(slope) for span in (low, (low + high) / 2, high))
+            moved = np.linalg.norm(middle - first, 2), np.linalg.norm(middle - (first + last) / 2, 2)
+            assert moved[0] <= (high - low) / 2 * curve._bound(1, low, high, eye)
+            assert moved[1] <= (high - low) ** 2 / 8 * curve._bound(2, low, high, eye)
+            assert np.linalg.norm(middle - first, 2) >= 0.02 * (high - low) * curve._bound(1, low, high, eye)
+    assert np.linalg.norm(curve.at(1.7).input, 2) <= curve.push(eye)
+
+
+def test_spans_without_a_common_norm_are_refused():
+    torch.manual_seed(0)
+    layer = CoRNN(2, 4, dtype=F64, damping="explicit")
+    found = layer.certificate("discrete", spans=(0.1, 8.0))
     assert not found.holds
-    assert "one time span" in found.reason
+    assert "one norm for all time spans" in found.reason or "inside the unit circle" in found.reason
 
 
 def test_settling_holds_up_to_the_largest_span():

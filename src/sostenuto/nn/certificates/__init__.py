@@ -14,6 +14,7 @@ from sostenuto.nn.certificates.norms import contraction
 from sostenuto.nn.certificates.oscillators import OscillatorGrowth, half_lives, oscillator_growth
 from sostenuto.nn.certificates.sector import lure
 from sostenuto.nn.certificates.settling import settling
+from sostenuto.nn.certificates.spans import over_curve
 from sostenuto.nn.certificates.system import SLOPES
 from sostenuto.nn.certificates.unchanged import overridden
 
@@ -32,6 +33,7 @@ __all__ = [
     "lure",
     "not_provable",
     "oscillator_growth",
+    "over_curve",
     "over_spans",
     "overridden",
     "refused",

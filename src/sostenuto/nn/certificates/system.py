@@ -45,6 +45,14 @@ class SectorSystem:
         return self.linear + (self.input * slopes) @ self.output
 
 
+def bare(system: SectorSystem) -> SectorSystem:
+    """Leave out units that do nothing, as in a linear system."""
+    if not system.is_linear:
+        return system
+    count = len(system.linear)
+    return SectorSystem(system.linear, np.zeros((count, 0)), np.zeros((0, count)), 0.0, system.rounding)
+
+
 def sector_system(A: Tensor, W: Tensor, B: Tensor | None, slope: Slope) -> SectorSystem:  # noqa: N803
     """Check the matrices of A h + B σ(W h + z) and move the least slope into the linear part.
 

@@ -11,7 +11,7 @@ from sostenuto.nn.certificates.interval import Interval
 from sostenuto.nn.certificates.riccati import search_with_one_multiplier
 from sostenuto.nn.certificates.semidefinite import has_solver, search
 from sostenuto.nn.certificates.slopes import decay_limit, rate_limit
-from sostenuto.nn.certificates.system import SectorSystem
+from sostenuto.nn.certificates.system import SectorSystem, bare
 from sostenuto.nn.certificates.units import joined, parts
 
 SMALL = 48
@@ -27,6 +27,7 @@ class Side:
     rate: float
     metric: Float[np.ndarray, "state state"] | None
     test: str
+    multipliers: Float[np.ndarray, " unit"] | None = None
 
     @property
     def distortion(self) -> float | None:
@@ -53,7 +54,7 @@ def fastest(system: SectorSystem) -> Side | None:
     >>> round(fastest(SectorSystem(np.array([[0.9]]), np.array([[0.1]]), np.array([[-1.0]]), 1.0)).rate, 3)
     0.223
     """
-    system = _bare(system) if system.is_linear else system
+    system = bare(system)
     split = parts(system)
     solutions, tests = [], set()
     for part in split:
@@ -66,7 +67,7 @@ def fastest(system: SectorSystem) -> Side | None:
     for share in (0.0, 1e-9, 1e-6, 1e-3):
         whole = joined(system, split, solutions, rate + share * max(abs(rate), 1e-6))
         if whole.rate < _NEVER and verified(system, whole, discrete=True, lower=True):
-            return Side(whole.rate, whole.metric, " and ".join(sorted(tests)))
+            return Side(whole.rate, whole.metric, " and ".join(sorted(tests)), whole.multipliers)
     return None
 
 
@@ -76,7 +77,7 @@ def slowest(system: SectorSystem) -> Side | None:
     >>> round(slowest(SectorSystem(np.array([[0.9]]), np.array([[0.1]]), np.array([[-1.0]]), 1.0)).rate, 3)
     0.105
     """
-    system = _bare(system) if system.is_linear else system
+    system = bare(system)
     split = parts(system)
     solutions, tests = [], set()
     for part in split:
@@ -89,7 +90,7 @@ def slowest(system: SectorSystem) -> Side | None:
     for share in (0.0, 1e-9, 1e-6, 1e-3):
         whole = joined(system, split, solutions, rate * (1 - share))
         if verified(system, whole, discrete=True):
-            return Side(whole.rate, whole.metric, " and ".join(sorted(tests)))
+            return Side(whole.rate, whole.metric, " and ".join(sorted(tests)), whole.multipliers)
     return None
 
 
@@ -122,12 +123,6 @@ def slow_field(system: SectorSystem, step: float) -> float | None:
     inward = max(float(np.linalg.eigvalsh(-(center + center.T) / 2)[-1] + push + slack), 0.0)
     kept = max(1 - step * largest, max(1 - 2 * step * inward, 0.0) ** 0.5) * (1 - 1e-14)
     return float(-np.log(kept)) * (1 + 1e-14) if kept > np.exp(-_NEVER) else None
-
-
-def _bare(system: SectorSystem) -> SectorSystem:
-    """Leave out units that do nothing."""
-    count = len(system.linear)
-    return SectorSystem(system.linear, np.zeros((count, 0)), np.zeros((0, count)), 0.0, system.rounding)
 
 
 def _fastest_part(system: SectorSystem) -> tuple[Solution | None, str]:
