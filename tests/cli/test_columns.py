@@ -165,3 +165,18 @@ def test_missing_values_in_a_prediction(run, tmp_path):
         "sequence 0: expected no missing values, got NaN; train with --missing mask or --missing interpolate, "
         "or fill them in."
     )
+
+
+@pytest.mark.parametrize(
+    "options", [("--time", "t"), ("--ignore", "id", "--time", "t"), ("--ignore", "id", "--time", "u")]
+)
+def test_a_table_of_several_series_asks_for_the_column_that_names_them(tmp_path, options):
+    rows = [
+        f"{name},{step},{u + step},{step}.5,{kind}"
+        for name, kind, u in (("a", "x", 0), ("b", "y", 9))
+        for step in (1, 2)
+    ]
+    path = tmp_path / "many.csv"
+    path.write_text("\n".join(["id,t,u,v,kind", *rows]))
+    refused = call("fit", path, "--target", "kind", *options, "--out", tmp_path / "none")
+    assert "pass --series" in said(refused)

@@ -100,11 +100,12 @@ def _auditor(budget: str, data_dir: str | None, *, shows: bool) -> "Callable[[Pa
     from sostenuto.checks import check_choice
     from sostenuto.choices import Budget
     from sostenuto.data.files.atomic import write_atomically
+    from sostenuto.estimators.runs import load_fitted
 
     check_choice("audit", budget, get_args(Budget))
 
     def audited(folder: Path) -> "list[Section]":
-        report = audit_run(folder, "", data_dir, {"budget": budget, "progress": shows})
+        report = audit_run(folder, "", data_dir, {"budget": budget, "progress": shows}, load=load_fitted)
         write_atomically(folder / "audit.json", report.to_json(indent=1))
         return [verdict_section(report), *audit_sections(report)]
 

@@ -45,6 +45,22 @@ def test_the_law_and_its_rate_are_found():
     assert right_rate >= 0.9 * CASES
 
 
+LAWS = {
+    "exponential": lambda t: 0.9**t,
+    "polynomial": lambda t: (t + 1) ** -1.5,
+    "stretched": lambda t: np.exp(-np.sqrt(t)),
+    "finite": lambda t: (t < 30) / 30,
+}
+
+
+@pytest.mark.parametrize("size", [1e-7, 1e-6])
+@pytest.mark.parametrize("name", LAWS)
+def test_rounding_never_turns_one_law_into_another(name, size):
+    generator, time = np.random.default_rng(3), np.arange(200.0)
+    signal = LAWS[name](time)[:, None] * np.array([1, -0.5]) + size * generator.standard_normal((200, 2))
+    assert fit_tail(time, signal, noise=4 * size).kind in (name, "no law")
+
+
 def test_an_oscillation_that_dies_out_is_exponential():
     time = np.arange(300.0)[:, None]
     found = fit_tail(time[:, 0], np.exp(-0.02 * time) * np.cos(0.4 * time + 1), noise=1e-9)

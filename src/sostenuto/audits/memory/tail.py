@@ -33,6 +33,8 @@ GOOD = 0.02
 """A law of less than a third of the terms that fits so well keeps a longer sum of another family from being told."""
 UNDECIDED = 1.1
 """Two laws whose costs differ by less than this factor explain the tail equally well: neither is told."""
+STEEP = 3.5
+"""A power beyond this is steep."""
 LATEST, LEAST_ENDING = 0.9, 16
 """A half-life beyond this share of the horizon, where that has so many lags, may be the end of a wave."""
 STARTS = (0.1, 0.3, 0.5)
@@ -175,10 +177,15 @@ def _chosen(tail: WeightedTail, families: list[list[Fit]], last: int) -> Tail:
 
 
 def _rivals(tail: WeightedTail, won: Fit, family: list[Fit], other: Fit) -> bool:
-    """Say whether another family's fit is as good as the winner, or almost, with less than a third of its terms."""
+    """Say whether another family's fit is as good as the winner, or almost, with less than a third of its terms.
+
+    A sum of steep powers imitates what is faster than any power: it is not told where rounding drowns the difference.
+    """
     ours = min(fit.error for fit in family if fit.terms <= max(other.terms, won.terms))
     equal = tail.cost(other) < UNDECIDED * tail.cost(won) and other.error < 3 * ours
-    return equal or (other.error <= GOOD and 3 * other.terms < won.terms)
+    steep = won.kind == "polynomial" and won.terms > 1 and won.rate > STEEP
+    drowned = steep and other.error <= tail.faint and other.terms < 3 * won.terms
+    return equal or drowned or (other.error <= GOOD and 3 * other.terms < won.terms)
 
 
 def _above_floor(lags: Lags, responses: Responses) -> Tail:

@@ -81,7 +81,8 @@ def _timespans(table: Table, times: np.ndarray, order: Index, starts: Index) -> 
             row,
             "expected each time once within a series",
             f"got one a second time in column {table.columns.time!r}",
-            "drop one of the rows or name the series apart",
+            "drop one of the rows"
+            + (", or pass series=NAME where a column tells the series apart" if table.columns.series is None else ""),
         )
     spans, unit = timespans(times, starts)
     if spans is not None and not (np.isfinite(spans) & (spans > 0)).all():
@@ -137,6 +138,8 @@ def _constant(table: Table, name: str | None, pieces: list[Index], *, may_be_emp
         for row in rows:
             if cells[row] != cell and label(cells[row]) != first:
                 hint = "say task='sequence' for a target at every step" if may_be_empty else "correct the column"
+                if table.columns.series is None:
+                    hint += ", or pass series=NAME where a column tells the series apart"
                 raise table.place.error(
                     row,
                     f"expected one value of {name!r} within a series",

@@ -103,7 +103,9 @@ def choose_columns(path: Path, names: tuple[str, ...], options: Options, *, line
 
 def text_hint(name: str, columns: Columns) -> str:
     """Say what to do with a column of values that holds text."""
-    return f"correct it, or pass ignore={name!r}" + (f" or categorical={name!r}" if columns.is_long else "")
+    more = f" or categorical={name!r}" if columns.is_long else ""
+    names_series = f"; pass series={name!r} if it tells the series apart" if columns.series is None else ""
+    return f"correct it, or pass ignore={name!r}{more}{names_series}"
 
 
 def _roles(names: tuple[str, ...], options: Options, refuse: Refusal) -> dict[str, str | None]:
