@@ -11,6 +11,11 @@ from tests.laws.op_laws import close
 F64 = torch.float64
 
 
+@pytest.fixture(autouse=True)
+def _any_number_of_rows(monkeypatch):
+    monkeypatch.setattr("sostenuto.ops.damped_block.LEAST_ROWS", 1)
+
+
 def make(T, B, H, *, varying=False, bias=True):
     torch.manual_seed(T)
     draw, axes = {"dtype": F64}, (T, B) if varying else (1, 1)

@@ -23,6 +23,7 @@ from sostenuto.nn.sru import SRU
 from sostenuto.nn.stable_rnn import StableRNN
 from sostenuto.nn.unicornn import UnICORNN
 from sostenuto.ops.damped_block import LEAST_ROWS, BlockWeights, damped_block, mixed
+from sostenuto.ops.dispatch import runs_eagerly
 
 RECURRENCES: dict[str, type[RecurrentLayer]] = {
     "damped": DampedOscillators,
@@ -193,14 +194,15 @@ class Stack(RecurrentLayer):
         names = "weight_norm", "bias_norm", "weight_scale", "weight_direct", "weight_gate"
         norm, norm_bias, scale, direct, gate = (self.weight(name, layer, reverse) for name in names)
         gate_bias = self.weight("bias_gate", layer, reverse) if self.bias else None
-        steps, batch = stream.shape[:2]
-        if type(inner) is DampedOscillators and inner.backend == "auto" and steps * batch >= LEAST_ROWS:
+        plain = runs_eagerly(stream) and stream.shape[0] * stream.shape[1] >= LEAST_ROWS
+        if isinstance(inner, DampedOscillators) and type(inner).run is DampedOscillators.run and plain:
             inner.record("scan")
             power, gain = inner.held(layer, False, timespans if lengths is None else None)
-            readout = inner.weight("weight_hr", layer, False).view(2, -1)
-            enter = inner.input_map(layer, False)
-            weights = BlockWeights(power, gain, readout, norm, norm_bias, *enter, scale, direct, gate, gate_bias)
-            output, last = damped_block(stream, torch.cat(state, dim=-1), weights, lengths=lengths)
+            readout, (enter, shift) = inner.weight("weight_hr", layer, False).view(2, -1), inner.input_map(layer, False)
+            weights = BlockWeights(power, gain, readout, norm, norm_bias, enter, shift, scale, direct, gate, gate_bias)
+            output, last = damped_block(
+                stream, torch.cat(state, dim=-1), weights, lengths=lengths, backend=inner.backend
+            )
             real, imaginary = last.chunk(2, dim=-1)
             return output, (real, imaginary)
         normed = F.layer_norm(stream, (self.hidden_size,), norm, norm_bias)

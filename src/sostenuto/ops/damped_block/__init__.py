@@ -9,7 +9,6 @@ from sostenuto.ops.damped_block.autograd import Block
 from sostenuto.ops.damped_block.reference import BlockWeights, damped_block_reference, mixed
 from sostenuto.ops.dispatch import needs_reference, runs_eagerly
 
-BACKENDS = ("auto", "reference", "cpu")
 LEAST_ROWS = 64
 """Steps times sequences below which the parts run one by one: to lay out the weights takes longer."""
 
@@ -34,7 +33,7 @@ def damped_block(
         start: the state before the first step, real parts and then imaginary parts.
         weights: coefficients and matrices.
         lengths: steps of each sequence; its state stays after them, and the block reads no past.
-        backend: ``"auto"``, ``"reference"`` or ``"cpu"``.
+        backend: ``"auto"``, ``"reference"``, ``"cpu"`` or ``"gpu"``, where the scan alone has kernels.
 
     Returns:
         The outputs and the last state.
@@ -53,11 +52,8 @@ def damped_block(
     plain = (
         runs_eagerly(*tensors) and not needs_reference(*tensors) and not torch.is_autocast_enabled(start.device.type)
     )
-    if backend == "auto":
-        chosen = choose_backend("auto", start, built=BACKENDS[2:])
-        fused = same and plain and chosen == "cpu" and inputs.shape[0] * inputs.shape[1] >= LEAST_ROWS
-        if not fused:
-            return damped_block_reference(inputs, start, weights, lengths, backend="auto")
-    elif choose_backend(backend, start, built=BACKENDS[2:]) == "reference" or not (same and plain):
-        return damped_block_reference(inputs, start, weights, lengths)
+    chosen = choose_backend(backend, start, built=("cpu", "gpu"))
+    fused = same and plain and chosen == "cpu" and inputs.shape[0] * inputs.shape[1] >= LEAST_ROWS
+    if not fused:
+        return damped_block_reference(inputs, start, weights, lengths, backend=backend)
     return Block.apply(inputs, start, lengths, *weights)  # pyright: ignore[reportReturnType]

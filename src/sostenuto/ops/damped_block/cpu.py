@@ -47,15 +47,16 @@ def forward(
     outputs, last = new((T, B, H), dtype), torch.empty((B, 2 * H), dtype=dtype)
     kept = tuple(new((T * B, width), dtype) for width in (2, wide, 2 * wide, 2 * wide))
     matrices = pack(weights.enter.mT), pack(_parted(weights.gate, wide).mT)
-    read: Any = (
+    read = (
         array(inputs, dtype),
         array(start, dtype),
         *_vectors(weights, wide, dtype),
         *matrices,
         _ends(lengths, T, B),
     )
-    written: Any = outputs.numpy(), last.numpy(), *(part.numpy() for part in kept)
-    run_blocks(lambda first, stop: _forward(*read, *written, first, stop), B, rows)
+    every = (*read, outputs.numpy(), last.numpy(), *(part.numpy() for part in kept))
+    kernel: Any = _forward
+    run_blocks(lambda first, stop: kernel(*every, first, stop), B, rows)
     return outputs, last, kept
 
 
@@ -77,20 +78,14 @@ def backward(
     sums = torch.zeros((blocks, SUMS, wide), dtype=torch.float64)
     each = new((4, T, B, H) if varying else (4, 0, B, H), dtype)
     matrices = pack(weights.enter), pack(_parted(weights.gate, wide))
-    read: Any = (
+    read = (
         array(inputs, dtype), array(start, dtype), *_vectors(weights, wide, dtype), *matrices, _ends(lengths, T, B),
         *(part.numpy() for part in kept), array(d_outputs, dtype), array(d_last, dtype),
     )  # fmt: skip
-    written: Any = (
-        d_inputs.numpy(),
-        d_start.numpy(),
-        d_enter.numpy(),
-        d_gate.numpy(),
-        sums.numpy(),
-        each.numpy(),
-        rows,
-    )
-    run_blocks(lambda first, stop: _backward(*read, *written, first, stop), B, rows)
+    written = (d_inputs.numpy(), d_start.numpy(), d_enter.numpy(), d_gate.numpy(), sums.numpy(), each.numpy(), rows)
+    every = (*read, *written)
+    kernel: Any = _backward
+    run_blocks(lambda first, stop: kernel(*every, first, stop), B, rows)
     total, values = sums.sum(0)[:, :H].to(dtype), d_gate.sum(0)
     mix, scale, readout = total[MIX_RE : MIX_IM + 1], weights.scale, weights.readout
     if varying:
