@@ -5,6 +5,7 @@ more than a few. Here the loop is written in LLVM's own instructions: every arra
 and then all results are written.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, no_type_check
 
@@ -16,13 +17,13 @@ from numba.extending import intrinsic
 
 from sostenuto.ops._cpu.compiled import OPTIONS
 from sostenuto.ops._cpu.panel_product import VECTOR_BYTES, load, whole
-from sostenuto.ops._cpu.tanh import tanh_with_slope_of_vectors
+from sostenuto.ops._cpu.tanh import grown_by_half, tanh_with_slope_of_vectors
 
 _WORD, _FUSED = ir.IntType(64), ("contract",)
 
 
 class Lanes:
-    """A vector in a formula: sums, differences and products, also with constants; `tanh` gives its slope too."""
+    """A vector in a formula: arithmetic, also with constants, and the functions that scans need."""
 
     def __init__(self, builder: Any, value: Any, size: int) -> None:
         self.builder, self.value, self.size = builder, value, size
@@ -40,6 +41,37 @@ class Lanes:
         return self._lanes(other) - self
 
     __radd__, __rmul__ = __add__, __mul__
+
+    def __truediv__(self, other: "Lanes") -> "Lanes":
+        return Lanes(self.builder, self.builder.fdiv(self.value, other.value), self.size)
+
+    def where_below(self, limit: float, one: "Lanes", other: "Lanes") -> "Lanes":
+        """Give ``one`` where this is below the limit and ``other`` elsewhere."""
+        below = self.builder.fcmp_ordered("<", self.value, self._lanes(limit).value)
+        return Lanes(self.builder, self.builder.select(below, one.value, other.value), self.size)
+
+    def faded(self) -> tuple["Lanes", "Lanes"]:
+        """Give e⁻ˣ and e⁻ˣ − 1 for x ≥ 0, both to full relative accuracy; e⁻ˣ beyond x = 20 (float64: 40) stays."""
+        grown = Lanes(
+            self.builder, grown_by_half(self.builder, [(self * 0.5).value], self.value.type, self.size)[0], self.size
+        )
+        left = self._lanes(1.0) / (grown * 2.0 + 1.0)
+        return left, grown * left * -2.0
+
+    def half_angle(self) -> tuple["Lanes", "Lanes"]:
+        """Give sin(x/2) and cos(x/2), both with the other sign after an odd number of turns."""
+        half, magic = math.pi, 1.5 * 2.0 ** (23 if self.size == 4 else 52)
+        high = float(np.float32(half)) if self.size == 4 else half
+        low = half - high if self.size == 4 else 1.2246467991473532e-16
+        turns = self * (0.5 / half) + magic - magic
+        r = self * 0.5 - turns * high - turns * low
+        square, terms = r * r, 6 if self.size == 4 else 11
+        sine, cosine = self._lanes(0.0), self._lanes(0.0)
+        for n in reversed(range(terms)):
+            sine = sine * square + (-1) ** n / math.factorial(2 * n + 1)
+        for n in reversed(range(terms + 1)):
+            cosine = cosine * square + (-1) ** n / math.factorial(2 * n)
+        return sine * r, cosine
 
     def tanh(self) -> tuple["Lanes", "Lanes"]:
         """Give the hyperbolic tangent and its derivative."""
