@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from sostenuto.benchmarks import certificates, half_life
+from sostenuto.benchmarks import certificates, half_life, memory_bounds
 
 
 def test_a_false_certificate_is_counted(monkeypatch):
@@ -19,3 +19,19 @@ def test_promises_are_kept_and_runs_of_one_seed_see_the_same_batches():
     first, again = record["half_lives"]["none"]["runs"]
     assert first == again
     assert record["half_lives"]["100"]["runs"][0]["remembers_at_least"] >= 100 > first["remembers_at_least"]
+
+
+def test_the_adversary_comes_near_the_bounds_and_breaks_false_ones(monkeypatch):
+    record = memory_bounds.run(progress=False, count=2)
+    for kind in memory_bounds.KINDS:
+        assert record[kind]["broken"] == 0
+        assert 0.4 < record[kind]["remembers"]["median"] < 1 + 1e-6
+    true = memory_bounds._claim
+
+    def half(*options):
+        claim = true(*options)
+        return claim if claim is None else replace(claim, rate=claim.rate / (2 if options[2] == "remembers" else 0.5))
+
+    monkeypatch.setattr(memory_bounds, "_claim", half)
+    for kind in memory_bounds.KINDS:
+        assert memory_bounds.judge(kind, 0)["broken"] > 0, kind

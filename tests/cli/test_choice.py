@@ -45,9 +45,27 @@ def test_predictions_are_those_of_the_run_and_resuming_repeats_it(chosen):
     assert (chosen / "run" / "model.safetensors").read_bytes() == before
 
 
-def test_an_audit_of_such_a_run_says_what_to_do(chosen):
-    words = said(call("audit", chosen / "run"))
-    assert "got one of oscillators, which has no trained state to audit; fit one with --model unicornn" in words
+def test_an_audit_of_such_a_run_answers_what_applies_and_names_the_rest(chosen):
+    options = ("--model", "oscillators", "-o", "n_units=16", "--audit", "quick", "--quiet")
+    result = call("fit", chosen / "train.npz", "--test", chosen / "test.npz", *options, "--out", chosen / "audited")
+    assert result.exit_code == 0, result.stderr
+    report = json.loads((chosen / "audited" / "audit.json").read_text())
+    answered = {"skill", "memory", "calibration", "generalization", "noise", "attack"}
+    assert set(report["results"]) == answered
+    assert all(reason.startswith("not applicable") for reason in report["refused"].values()), report["refused"]
+    assert report["results"]["memory"]["hidden"] == ""
+    assert report["model"] == "OscillatorClassifier"
+    assert Page((chosen / "audited" / "report.html").read_text()).faults == []
+
+
+def test_the_audit_of_an_oscillator_run_takes_ragged_sequences_and_numbers(tmp_path):
+    arrays = dict(np.load(write_waves(tmp_path / "train.npz", 32, targets="numbers")))
+    np.savez(tmp_path / "train.npz", lengths=8 + np.arange(32) % 3, **arrays)
+    options = ("--model", "oscillators", "-o", "n_units=16", "--out", tmp_path / "run", "--quiet")
+    assert call("fit", tmp_path / "train.npz", *options).exit_code == 0
+    result = call("audit", tmp_path / "run", "--check", "noise", "--json")
+    assert result.exit_code == 0, result.stderr
+    assert set(json.loads(result.stdout)["results"]) == {"skill", "noise"}
 
 
 def test_options_of_a_network_choose_a_network(tmp_path):

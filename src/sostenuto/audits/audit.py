@@ -18,7 +18,7 @@ from sostenuto.audits.batches import EvalBatch, eval_batch, is_real, named_part
 from sostenuto.audits.checks import all_checks, all_thresholds
 from sostenuto.audits.context import BUDGETS, AuditContext, Cost, measured_cost
 from sostenuto.audits.model import audited, place_of
-from sostenuto.audits.recognize import recognize
+from sostenuto.audits.recognize import BlackBox, recognize
 from sostenuto.checks import InputError, check_choice, check_count, check_positive, require
 from sostenuto.results import Outcome, Record
 from sostenuto.training.processes import environment
@@ -274,6 +274,11 @@ def _missing(check: Check, context: AuditContext, has_targets: bool) -> str:
         return "needs y, the true classes or numbers."
     if "classes" in check.needs and context.is_regression:
         return "not applicable: it speaks of classes, and this model answers with numbers."
+    if "module" in check.needs and isinstance(context.model, BlackBox):
+        name = type(context.model.estimator).__name__
+        return (
+            f"not applicable: it follows states, gradients or weights of a torch module, and {name} has none of them."
+        )
     if "train" in check.needs and context.train is None:
         return "needs the sequences the model was trained on: pass train=(X, y)."
     return ""

@@ -54,15 +54,27 @@ class TokenModel(nn.Module):
 
 
 class BlackBox(nn.Module):
-    """A fitted estimator that is no torch module: answers without gradients."""
+    """A fitted estimator that is no torch module: answers without gradients, asked in float64 as it was fitted."""
+
+    number_format: Tensor
 
     def __init__(self, estimator: Any) -> None:
         super().__init__()
         self.estimator = estimator
+        self.register_buffer("number_format", torch.zeros(1, dtype=torch.float64), persistent=False)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Ask for probabilities where there are any, else for numbers."""
-        values = x.detach().cpu().double().numpy()
+    @property
+    def note(self) -> str:
+        """Say what such a model lacks."""
+        name = type(self.estimator).__name__
+        lacks = "has no gradients, so what needs them was not measured and attacks ask for answers alone"
+        return f"The fitted {name} {lacks}."
+
+    def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """Ask for probabilities where there are any, else for numbers; for sequences of their true lengths if given."""
+        values: Any = x.detach().cpu().double().numpy()
+        if lengths is not None:
+            values = [row[:length] for row, length in zip(values, lengths.tolist(), strict=True)]
         if hasattr(self.estimator, "predict_proba"):
             return torch.as_tensor(self.estimator.predict_proba(values)).clamp_min(1e-12).log().to(x)
         answers = torch.as_tensor(np.asarray(self.estimator.predict(values))).to(x)
@@ -122,7 +134,6 @@ def _estimator(model: Any, X: Any, y: Any, lengths: Any, name: str) -> Recognize
         f"got {name}",
         "pass a fitted estimator's model_, with X and y as its encoding_ encodes them",
     )
-    require(lengths is None, "expected sequences of one length for an estimator without gradients", "got lengths")
     classes: tuple[str, ...] = ()
     if y is not None and hasattr(model, "classes_"):
         known = list(np.asarray(model.classes_))
@@ -131,8 +142,8 @@ def _estimator(model: Any, X: Any, y: Any, lengths: Any, name: str) -> Recognize
         unknown = sorted({str(label) for label in np.asarray(y).tolist() if label not in places})
         require(not unknown, f"expected classes among {', '.join(classes)}", f"got {', '.join(unknown)}")
         y = np.array([places[label] for label in np.asarray(y).tolist()])
-    note = f"The fitted {name} has no gradients, so what needs them was not measured and attacks ask for answers alone."
-    return Recognized(BlackBox(model), X, y, lengths, name, classes, (note,))
+    box = BlackBox(model)
+    return Recognized(box, X, y, lengths, name, classes, (box.note,))
 
 
 def _named_classes(y: Any, more: Any) -> tuple[Any, tuple[str, ...], tuple[str, ...]]:

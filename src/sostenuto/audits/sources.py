@@ -13,15 +13,24 @@ from torch import nn
 from sostenuto.audits.adapter import adapt
 from sostenuto.audits.audit import AuditReport, audit
 from sostenuto.audits.context import BUDGETS
+from sostenuto.audits.recognize import BlackBox
 from sostenuto.checks import FileFormatError, InputError, check_choice, require
 from sostenuto.data.batch import SequenceBatch
 from sostenuto.data.dataset import SequenceSet
 from sostenuto.data.encoding import Encoding
 from sostenuto.data.parts import divide, read_rows
 from sostenuto.data.source import open_dataset, open_for_prediction, with_checksum
-from sostenuto.nn import LAYERS
-from sostenuto.training.config import DataConfig
+from sostenuto.training.config import DataConfig, RunConfig
 from sostenuto.training.run_folder import SPLIT, load_run, open_folder
+
+Load = Callable[[Path, RunConfig], tuple[Any, Encoding]]
+"""Loads what a run fitted, a module or an estimator on encoded sequences, and the encoding."""
+
+
+def load_network(folder: Path, config: RunConfig) -> tuple[nn.Module, Encoding]:
+    """Load a run of a trained network."""
+    stored = load_run(folder, config)
+    return stored.model, stored.encoding
 
 
 class Material(NamedTuple):
@@ -41,28 +50,25 @@ def audit_source(
     *,
     weights: Path | None = None,
     untrained: bool = False,
+    load: Load = load_network,
 ) -> AuditReport:
-    """Audit a run folder, or ``package.module:name``."""
+    """Audit a run folder, which ``load`` opens, or ``package.module:name``."""
     if Path(name).is_dir() or ":" not in name:
         require(weights is None and not untrained, "expected --weights and --untrained with a module", f"got {name}")
-        return audit_run(Path(name), data, data_dir, options)
+        return audit_run(Path(name), data, data_dir, options, load=load)
     require(bool(data), "expected DATA beside a module", "got none", "name a file or a data set")
     return audit_module(name, data, data_dir, options, weights=weights, untrained=untrained)
 
 
-def audit_run(folder: Path, data: str, data_dir: str | None, options: Mapping[str, Any]) -> AuditReport:
-    """Audit a run's model on its own test part, or on other data encoded as the run did.
+def audit_run(
+    folder: Path, data: str, data_dir: str | None, options: Mapping[str, Any], *, load: Load = load_network
+) -> AuditReport:
+    """Audit a run's model, as ``load`` gives it, on its own test part, or on other data encoded as the run did.
 
     Its training part is opened too, for the generalization gap; other data than it was trained on are refused.
     """
     folder, config = open_folder(folder)
-    require(
-        config.model.layer in LAYERS,
-        "expected a run of a recurrent network",
-        f"got one of {config.model.layer}, which has no trained state to audit",
-        "fit one with --model unicornn, for one",
-    )
-    stored, seed = load_run(folder, config), config.training.seed
+    (model, encoding), seed = load(folder, config), config.training.seed
     dataset = open_dataset(config.data, data_dir=data_dir, seed=seed)
     with_checksum(config.data, dataset.train)
     parts = divide(dataset, config.data, seed=seed, rows=read_rows(folder / SPLIT, dataset))
@@ -75,7 +81,7 @@ def audit_run(folder: Path, data: str, data_dir: str | None, options: Mapping[st
         name = f"{config.data.source}, {part} part"
     train = None if chosen is parts.train else parts.train
     try:
-        return audit_encoded(stored.model, stored.encoding, Material(name, chosen, train, transform), options)
+        return audit_encoded(model, encoding, Material(name, chosen, train, transform), options)
     except InputError as error:
         raise InputError(f"{folder}: {error}") from error
 
@@ -141,8 +147,11 @@ def load_weights(model: nn.Module, path: Path) -> None:
         raise InputError(f"expected weights of {type(model).__name__} in {path}, got {error}.") from error
 
 
-def audit_encoded(model: nn.Module, encoding: Encoding, material: Material, options: Mapping[str, Any]) -> AuditReport:
-    """Audit a model on what its encoding makes of the sequences; errors of a regression in the target's own unit."""
+def audit_encoded(model: Any, encoding: Encoding, material: Material, options: Mapping[str, Any]) -> AuditReport:
+    """Audit a model on what its encoding makes of the sequences; errors of a regression in the target's own unit.
+
+    An estimator is asked for its answers alone.
+    """
     require(
         not encoding.is_tokens,
         "expected a model of real-valued sequences",
@@ -156,16 +165,18 @@ def audit_encoded(model: nn.Module, encoding: Encoding, material: Material, opti
     parts: dict[str, Any] = {"lengths": lengths}
     if material.train is not None and targets is not None:
         parts["train"] = _encoded(encoding, material.train, material.transform, most)
-    read = model
+    box = None if isinstance(model, nn.Module) else BlackBox(model)
+    read = model if box is None else box
     if encoding.task == "forecast":
         # A forecast of several steps is one answer of several numbers.
-        read = adapt(model, output=lambda output: output.flatten(1), lengths="lengths")
+        read = adapt(read, output=lambda output: output.flatten(1), lengths="lengths")
     if not encoding.classes:
         parts["target_scale"] = encoding.target_scale
     report = audit(read, values, targets, **parts, **options)
     return replace(
         report,
         model=type(model).__name__,
+        notes=report.notes if box is None else (box.note, *report.notes),
         data=material.name,
         checksum=material.chosen.checksum(),
         classes=encoding.classes or report.classes,

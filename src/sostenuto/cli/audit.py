@@ -45,6 +45,7 @@ def audit(
     from sostenuto.audits.page import save
     from sostenuto.audits.sources import audit_source
     from sostenuto.data.files.atomic import write_atomically
+    from sostenuto.estimators.runs import load_fitted
 
     conditions = read_conditions(fail_if) if fail_if else []
     limits = None if thresholds is None else read_thresholds(thresholds)
@@ -52,12 +53,13 @@ def audit(
     options: dict[str, Any] = {"checks": check or "all", "budget": budget, "seed": seed, "thresholds": limits}
     options |= {"time_step": time_step, "time_unit": time_unit, "target_unit": target_unit}
     options |= {"max_seconds": max_seconds, "progress": not quiet and not as_json}
-    report = audit_source(model, data, data_dir, options, weights=weights, untrained=untrained)
+    report = audit_source(model, data, data_dir, options, weights=weights, untrained=untrained, load=load_fitted)
     page = out or (Path(model) / "audit.html" if Path(model).is_dir() else Path("audit.html"))
     other = None
     if against:
+        random = untrained and ":" in against
         other = audit_source(
-            against, data, data_dir, options, weights=against_weights, untrained=untrained and ":" in against
+            against, data, data_dir, options, weights=against_weights, untrained=random, load=load_fitted
         )
     save(report, page, against=other, name=model, other=against)
     write_atomically(page.with_suffix(".json"), report.to_json(indent=1))

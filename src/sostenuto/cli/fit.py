@@ -44,7 +44,9 @@ def fit(
     model: Annotated[str, typer.Option(help=_MODELS)] = "",
     hidden_size: Annotated[int | None, typer.Option(help="Units of a layer.")] = None,
     num_layers: Annotated[int | None, typer.Option(help="Layers stacked.")] = None,
-    half_life: Annotated[float | None, typer.Option(help="Steps that the layer provably remembers.")] = None,
+    half_life: Annotated[
+        str | None, typer.Option(help="What the layer provably remembers: steps, or time such as 2.5s, 5m, 1h.")
+    ] = None,
     option: LayerOption = None,
     setting: SettingOption = None,
     budget: Annotated[str, typer.Option(help="Time for the choice among models: 60s, 5m, 1h.")] = "60s",
@@ -75,8 +77,9 @@ def fit(
     from sostenuto.estimators.runs.fit import FitRequest, fit_run
 
     add_named(settings, setting)
-    sizes = {"hidden_size": hidden_size, "num_layers": num_layers, "half_life": half_life}
-    settings["options"] = {name: size for name, size in sizes.items() if size is not None} | named_values(option)
+    sizes = {"hidden_size": hidden_size, "num_layers": num_layers}
+    settings["options"] = {name: size for name, size in sizes.items() if size is not None}
+    settings["options"] |= _promise(half_life) | named_values(option)
     settings["data"] |= {} if data is None else {"source": data}
     settings["model"] |= {"layer": model} if model else {}
     shows = not quiet and not as_json
@@ -91,6 +94,13 @@ def fit(
         raise ended(f"training diverged, and the weights from before it were kept: {fitted.diverged}", DIVERGED)
 
 
+def _promise(half_life: str | None) -> dict[str, float]:
+    """Read a half-life in steps, or in seconds where a unit follows."""
+    if half_life is None:
+        return {}
+    return {"half_life" if half_life[-1:].isdigit() else "half_life_seconds": seconds(half_life)}
+
+
 def _auditor(budget: str, data_dir: str | None, *, shows: bool) -> "Callable[[Path], list[Section]]":
     """Make what audits a run: its numbers go beside the page, its verdicts and figures onto it."""
     from typing import get_args
@@ -100,11 +110,12 @@ def _auditor(budget: str, data_dir: str | None, *, shows: bool) -> "Callable[[Pa
     from sostenuto.checks import check_choice
     from sostenuto.choices import Budget
     from sostenuto.data.files.atomic import write_atomically
+    from sostenuto.estimators.runs import load_fitted
 
     check_choice("audit", budget, get_args(Budget))
 
     def audited(folder: Path) -> "list[Section]":
-        report = audit_run(folder, "", data_dir, {"budget": budget, "progress": shows})
+        report = audit_run(folder, "", data_dir, {"budget": budget, "progress": shows}, load=load_fitted)
         write_atomically(folder / "audit.json", report.to_json(indent=1))
         return [verdict_section(report), *audit_sections(report)]
 

@@ -259,6 +259,7 @@ CHECK = Check(
     result=LyapunovSpectrum,
     run=_run,
     judge=_judge,
+    needs=("module",),
     thresholds={"neutral": 1e-3},
     number=lambda result: result.largest,
 )

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from sostenuto.checks import require
 from sostenuto.data.dataset import Dataset
+from sostenuto.data.encoding import Encoding
 from sostenuto.data.source import is_file_source
 from sostenuto.report.section import Section
 from sostenuto.results import FitResult
@@ -74,7 +76,7 @@ class Model(Protocol):
     """A kind of model that a run folder holds."""
 
     has_states: bool
-    """Whether there are states and weights to probe and audit."""
+    """Whether there are states and weights to probe."""
 
     def open(self, data: DataConfig, seed: int, conditions: Conditions) -> Dataset | None:
         """Open the data, or None where the model reads files itself."""
@@ -106,6 +108,17 @@ def model_of(layer: str) -> Model:
     (True, False)
     """
     return importlib.import_module(_HOMES.get(layer, "sostenuto.estimators.runs.network")).MODEL
+
+
+def load_fitted(folder: Path, config: RunConfig) -> tuple[Any, Encoding]:
+    """Load what a run on sequences fitted, a module or an estimator on encoded sequences, and the encoding."""
+    require(
+        config.model.layer != FORECASTER,
+        "expected a run that answers for sequences",
+        "got one of forecaster, whose backtest stands on its own page",
+    )
+    fitted, encoding = model_of(config.model.layer).load(folder, config)[:2]
+    return fitted, encoding
 
 
 def named_models() -> tuple[str, ...]:

@@ -66,8 +66,8 @@ def fit_run(request: FitRequest, *, resume: Path | None = None, audit: Audit | N
         for name in names:
             check_choice(option, name, known)
     plan = _resumed(request, resume) if resume is not None else _planned(request, looks_inside=audit is not None)
-    inside = {"probe": request.conditions.probes, "audit": audit}
-    given = [name for name, value in inside.items() if value and not plan.model.has_states]
+    given = ["probe"] if request.conditions.probes and not plan.model.has_states else []
+    given += ["audit"] if audit is not None and plan.dataset is None else []
     require(not given, f"expected options that {plan.config.model.layer} has", f"got {shown(given)}")
 
     def enter() -> Path:

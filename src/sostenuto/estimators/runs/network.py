@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from sostenuto.checks import require
 from sostenuto.data.dataset import BatchTransform, Dataset, SequenceSet
@@ -19,7 +20,7 @@ from sostenuto.training.predict import raw_predictions
 from sostenuto.training.probes import PROBES
 from sostenuto.training.processes import make_accelerator
 from sostenuto.training.run import run
-from sostenuto.training.run_folder import StoredModel, load_run
+from sostenuto.training.run_folder import load_run
 
 
 class Network(SequenceRuns):
@@ -62,9 +63,10 @@ class Network(SequenceRuns):
         )
         return None if result is None else fitted_run(folder, result)
 
-    def load(self, folder: Path, config: RunConfig) -> StoredModel:
-        """Load weights and encoding."""
-        return load_run(folder, config)
+    def load(self, folder: Path, config: RunConfig) -> tuple[nn.Module, Encoding]:
+        """Load the model and its encoding."""
+        stored = load_run(folder, config)
+        return stored.model, stored.encoding
 
     def raw(
         self,
@@ -75,13 +77,11 @@ class Network(SequenceRuns):
         conditions: Conditions,
     ) -> tuple[Encoding, torch.Tensor]:
         """Run the network."""
-        stored = self.load(folder, config)
-        batch = stored.encoding.encode(replace(sequences, targets=None))
+        model, encoding = self.load(folder, config)
+        batch = encoding.encode(replace(sequences, targets=None))
         where = make_accelerator(conditions.device).device
-        raw = raw_predictions(
-            stored.model.to(where), batch, device=where, transform=transform, progress=conditions.progress
-        )
-        return stored.encoding, raw
+        raw = raw_predictions(model.to(where), batch, device=where, transform=transform, progress=conditions.progress)
+        return encoding, raw
 
 
 MODEL = Network()
