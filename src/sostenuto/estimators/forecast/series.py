@@ -124,9 +124,9 @@ def next_times(times: Shaped[np.ndarray, " time"], count: int) -> Shaped[np.ndar
     if months := _months(times):
         month = times[-1].astype("datetime64[M]") + months * ahead.astype("timedelta64[M]")
         day = int(max(_day(times)))
-        last = _days_of(month)
+        days = (np.minimum(day, _days_of(month)) - 1).astype("timedelta64[D]")
         clock = times[-1] - times[-1].astype("datetime64[D]")
-        return (month.astype("datetime64[D]") + np.minimum(day, last) - 1).astype("datetime64[s]") + clock
+        return (month.astype("datetime64[D]") + days).astype("datetime64[s]") + clock
     if _on_weekdays(times):
         clock = times[-1] - times[-1].astype("datetime64[D]")
         return np.busday_offset(times[-1].astype("datetime64[D]"), ahead).astype("datetime64[s]") + clock
