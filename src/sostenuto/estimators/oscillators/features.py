@@ -216,6 +216,16 @@ class Rows:
         ends = np.concatenate([[0], np.cumsum(np.diff(borders)[chosen])])
         return Rows(PackedSequences(self.packed.values[steps], ends), None if self.spans is None else self.spans[steps])
 
+    def window(self, low: float, high: float) -> "Rows":
+        """Take the steps of every sequence between two shares of its length, at least one."""
+        borders = self.packed.borders
+        lengths = np.diff(borders)
+        first = np.minimum((low * lengths).astype(np.int64), lengths - 1)
+        last = np.maximum(np.ceil(high * lengths).astype(np.int64), first + 1)
+        steps = np.concatenate([np.arange(s + a, s + b) for s, a, b in zip(borders, first, last, strict=False)])
+        ends = np.concatenate([[0], np.cumsum(last - first)])
+        return Rows(PackedSequences(self.packed.values[steps], ends), None if self.spans is None else self.spans[steps])
+
     def parts(self, bank: OscillatorBank) -> "Iterator[Rows]":
         """Cut into parts whose features fit into memory together."""
         most = max(1, _CELLS // (bank.n_units * THRESHOLDS))
