@@ -32,8 +32,17 @@ class OscillatorKernel:
 
     requires_vector_input = False
 
-    def __init__(self, reference: Any, n_units: int = 700, *, quality: Any = (0.3, 8.0), random_state: int = 0) -> None:
-        self._parameters = {"n_units": n_units, "quality": quality, "random_state": random_state}
+    def __init__(
+        self,
+        reference: Any,
+        n_units: int = 700,
+        *,
+        quality: Any = (0.3, 8.0),
+        longest_period: float = 1.0,
+        random_state: int = 0,
+    ) -> None:
+        self._parameters = {"n_units": n_units, "quality": quality, "longest_period": longest_period}
+        self._parameters["random_state"] = random_state
         sequences = list(reference)
         self._features = OscillatorFeatures(**self._parameters).fit(sequences)
         rows = self._features.transform(sequences[:_MOST])

@@ -214,9 +214,19 @@ class OscillatorRegressor(RegressorMixin, OscillatorRidge):
     best_score_: float
 
     # No annotations: scikit-learn wants any value taken here without a word and judged in `fit`.
-    def __init__(self, n_units=700, *, quality=(0.3, 8.0), scaling="standard", layout="btc", random_state=None) -> None:
+    def __init__(
+        self,
+        n_units=700,
+        *,
+        quality=(0.3, 8.0),
+        longest_period=1.0,
+        scaling="standard",
+        layout="btc",
+        random_state=None,
+    ) -> None:
         self.n_units = n_units
         self.quality = quality
+        self.longest_period = longest_period
         self.scaling = scaling
         self.layout = layout
         self.random_state = random_state
