@@ -126,6 +126,19 @@ def test_a_promised_half_life_is_kept(waves, tmp_path):
     assert model.layer.memory_certificate().remembers_at_least >= 300
 
 
+def test_a_half_life_in_seconds_is_kept(waves, tmp_path):
+    rows = "".join(f"{i // 20},{0.05 * (i % 20)},{(i % 7) / 7},{'ab'[i // 20 % 2]}\n" for i in range(240))
+    (tmp_path / "timed.csv").write_text("series,seconds,x,label\n" + rows, encoding="utf-8")
+    named = ("--time", "seconds", "--series", "series", "--target", "label")
+    assert call("fit", "timed.csv", *named, *TINY, "--half-life", "2.5s").exit_code == 0
+    layer = load_model(tmp_path / "runs" / "timed.csv-stack" / "model.safetensors").model.layer
+    proved = layer.memory_certificate()
+    assert 50 <= proved.remembers_at_least < 51
+    result = call("fit", waves, *TINY, "--half-life", "2.5s")
+    assert result.exit_code == 2
+    assert "expected data with times for a half-life in seconds" in said(result)
+
+
 def test_a_config_repeats_a_run_and_options_go_before_it(waves, tmp_path):
     assert call("fit", waves, *TINY, "--out", "one").exit_code == 0
     again = ("fit", "--config", "one/config.toml", "--quiet", "--device", "cpu")

@@ -11,14 +11,16 @@ from sostenuto.constraints import Between
 from sostenuto.nn import DampedOscillators, StableRNN, Stack, UnICORNN
 
 
-def violent_steps(layer, count=6, rate=3.0):
+def violent_steps(layer, count=6, rate=3.0, span=None):
     """Train on noise with a large learning rate; yield after every step."""
     torch.manual_seed(0)
     optimizer = torch.optim.Adam(layer.parameters(), lr=rate)
     x = torch.randn(20, 4, layer.input_size)
+    x = x.to(next(layer.parameters()).dtype)
     for _ in range(count):
         optimizer.zero_grad()
-        loss = -layer(x)[0].square().mean()
+        spans = None if span is None else torch.full((20, 4), span)
+        loss = -layer(x, timespans=spans)[0].square().mean()
         loss.backward()
         optimizer.step()
         yield layer
@@ -121,3 +123,40 @@ def test_a_stack_remembers_as_long_as_promised(name):
 def test_between_says_what_it_takes():
     with pytest.raises(InputError, match="between -1 and 1, got 0 to 1"):
         Between(-1.0, 1.0).right_inverse(torch.tensor([0.0, 1.0]))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: UnICORNN(2, 8, num_layers=2, step_size=30.0, half_life=2.5, time_span=0.01),
+        lambda: DampedOscillators(2, 8, half_life=2.5, time_span=0.01),
+        lambda: StableRNN(2, 8, half_life=2.5, time_span=0.01),
+        lambda: StableRNN(2, 8, half_life=2.5, activation="identity", integrator="exact", time_span=0.01),
+        lambda: Stack(2, 8, half_life=2.5, layer_options={"time_span": 0.01}),
+    ],
+)
+def test_a_promise_in_time_is_kept_at_its_time_span(make):
+    torch.manual_seed(0)
+    for layer in violent_steps(make(), count=3, span=0.01):
+        found = layer.memory_certificate(spans=0.01)
+        assert found.remembers_at_least >= 250
+        assert found.remembers_time >= 2.5
+        assert "in the unit of the time spans)" in found.summary()
+
+
+@pytest.mark.parametrize("integrator", ["euler", "exact"])
+def test_both_promises_in_time_hold_for_shorter_spans_too(integrator):
+    torch.manual_seed(0)
+    options = {"activation": "identity", "integrator": integrator, "time_span": 0.5, "dtype": torch.float64}
+    for layer in violent_steps(StableRNN(2, 8, half_life=4.0, forget_within=60.0, **options), count=3):
+        found = layer.memory_certificate(spans=(0.01, 0.5))
+        assert found.remembers_time >= 4
+        assert found.forgets_time <= 60
+    spans = 0.01 + 0.49 * torch.rand(40, 1, dtype=torch.float64)
+    x = torch.zeros(40, 1, 2, dtype=torch.float64)
+    start = torch.eye(8, dtype=torch.float64)[None]
+    left = [layer(x.expand(-1, 8, -1), state, timespans=spans.expand(-1, 8))[1] for state in (start, 0 * start)]
+    share = (left[0] - left[1])[0].norm(dim=-1)
+    time = float(spans.sum())
+    assert bool((share >= 0.5 ** (time / 4) * (1 - 1e-9)).all())
+    assert bool((share <= 0.5 ** (time / 60) * (1 + 1e-9)).all())

@@ -1,5 +1,6 @@
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -44,15 +45,37 @@ def test_every_sequence_once_an_epoch_in_any_number_of_processes(count, batch_si
 
 def test_the_order_is_a_function_of_seed_and_epoch():
     data = numbered(50)
-    source = BatchSource(data, 8, CPU, seed=1)
-    first, again = source.order(4), BatchSource(data, 8, CPU, seed=1, process=1, num_processes=2).order(4)
-    assert torch.equal(first, again)
-    assert not torch.equal(first, source.order(5))
-    assert not torch.equal(first, BatchSource(data, 8, CPU, seed=2).order(4))
-    assert torch.equal(source.order(None), torch.arange(50))
+
+    def order(epoch: int | None, **options) -> list[int]:
+        return torch.cat([piece for _, piece in BatchSource(data, 8, CPU, **options).pieces(epoch)]).tolist()
+
+    first = order(4, seed=1)
+    assert first == order(4, seed=1, process=1, num_processes=2)
+    assert first != order(5, seed=1)
+    assert first != order(4, seed=2)
+    assert order(None) == list(range(50))
     before = torch.get_rng_state()
-    source.order(9)
+    order(9)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_an_epoch_visits_every_sequence_once_and_in_its_bucket(drop_last):
+    lengths = [3, 9, 4, 10, 2, 8, 5]
+    data = SequenceBatch.from_sequences([np.ones((n, 1)) for n in lengths], targets=list(range(7)))
+    source = BatchSource(data, 2, CPU, borders=(5,), drop_last=drop_last)
+    assert [bucket.steps for bucket in source.buckets] == [5, 10]
+    pieces = source.pieces(0)
+    assert len(source) == len(pieces) == (3 if drop_last else 4)
+    seen = torch.cat([index for _, index in pieces]).tolist()
+    assert len(seen) == len(set(seen)) == (6 if drop_last else 7)
+    for (bucket, index), (batch, _, whole) in zip(pieces, source.batches(0), strict=True):
+        assert torch.equal(index, whole)
+        fixed = source.gathered(bucket, index)
+        assert fixed.values.shape[1] == source.buckets[bucket].steps >= int(batch.lengths.max())
+        assert torch.equal(fixed.targets, batch.targets)
+        assert torch.equal(fixed.values[:, : batch.values.shape[1]], batch.values)
+        assert torch.equal(fixed.lengths, batch.lengths)
 
 
 @pytest.mark.parametrize("processes", [1, 2])

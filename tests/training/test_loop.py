@@ -274,7 +274,7 @@ def test_every_step_counts_once_whatever_the_number_of_batches(monkeypatch):
 def test_noise_stays_out_of_the_padding_and_off_the_tokens():
     trainer = make_trainer(settings(input_noise=1.0))
     data = make_data()
-    noisy = trainer._augmented(data)
+    noisy = trainer.step.varied(data)
     assert noisy.values[~data.mask].count_nonzero() == 0
     assert bool((noisy.values != data.values)[data.mask].all())
 

@@ -3,6 +3,7 @@ import torch
 
 import sostenuto as so
 from sostenuto.models.prediction import SequenceClassifier
+from sostenuto.training.config import TrainingConfig
 from sostenuto.training.optimizers import MATCHED, Muon, inner_matrices, orthogonal, parameter_groups
 
 
@@ -46,7 +47,7 @@ def test_matrices_inside_the_layer_are_chosen_and_no_others():
     model = SequenceClassifier(so.nn.UnICORNN(3, 16, num_layers=3, batch_first=True), 20)
     chosen = inner_matrices(model)
     assert [tuple(weight.shape) for weight in chosen] == [(16, 16), (16, 16)]
-    groups = parameter_groups(model)
+    groups = parameter_groups(model, TrainingConfig(optimizer="muon"))
     assert sum(len(group["params"]) for group in groups) == len(list(model.parameters()))
 
 

@@ -44,7 +44,9 @@ def fit(
     model: Annotated[str, typer.Option(help=_MODELS)] = "",
     hidden_size: Annotated[int | None, typer.Option(help="Units of a layer.")] = None,
     num_layers: Annotated[int | None, typer.Option(help="Layers stacked.")] = None,
-    half_life: Annotated[float | None, typer.Option(help="Steps that the layer provably remembers.")] = None,
+    half_life: Annotated[
+        str | None, typer.Option(help="What the layer provably remembers: steps, or time such as 2.5s, 5m, 1h.")
+    ] = None,
     option: LayerOption = None,
     setting: SettingOption = None,
     budget: Annotated[str, typer.Option(help="Time for the choice among models: 60s, 5m, 1h.")] = "60s",
@@ -75,8 +77,9 @@ def fit(
     from sostenuto.estimators.runs.fit import FitRequest, fit_run
 
     add_named(settings, setting)
-    sizes = {"hidden_size": hidden_size, "num_layers": num_layers, "half_life": half_life}
-    settings["options"] = {name: size for name, size in sizes.items() if size is not None} | named_values(option)
+    sizes = {"hidden_size": hidden_size, "num_layers": num_layers}
+    settings["options"] = {name: size for name, size in sizes.items() if size is not None}
+    settings["options"] |= _promise(half_life) | named_values(option)
     settings["data"] |= {} if data is None else {"source": data}
     settings["model"] |= {"layer": model} if model else {}
     shows = not quiet and not as_json
@@ -89,6 +92,13 @@ def fit(
     print(json.dumps(fitted.facts, allow_nan=False) if as_json else table(fitted.rows))
     if fitted.diverged:
         raise ended(f"training diverged, and the weights from before it were kept: {fitted.diverged}", DIVERGED)
+
+
+def _promise(half_life: str | None) -> dict[str, float]:
+    """Read a half-life in steps, or in seconds where a unit follows."""
+    if half_life is None:
+        return {}
+    return {"half_life" if half_life[-1:].isdigit() else "half_life_seconds": seconds(half_life)}
 
 
 def _auditor(budget: str, data_dir: str | None, *, shows: bool) -> "Callable[[Path], list[Section]]":

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Shaped
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from sostenuto.checks import InputError, check_choice, require
@@ -106,14 +106,14 @@ class SequenceBatch:
     def select(self, indices: Tensor | Sequence[int]) -> "SequenceBatch":
         """Take the sequences at ``indices``, trimmed to the longest of them."""
         index = torch.as_tensor(indices, device=self.values.device)
-        picked = self._with(**{name: value[index] for name, value in self._tensors().items()})
+        picked = self.replaced(**{name: value[index] for name, value in self._tensors().items()})
         require(len(picked) > 0, "expected at least one sequence", "got an empty batch")
         return picked.trimmed()
 
     def split(self, counts: Sequence[int]) -> "list[SequenceBatch]":
         """Cut into batches of ``counts`` sequences one after the other, each trimmed to the longest of its own."""
         parts = {name: value.split(list(counts)) for name, value in self._tensors().items()}
-        cut = [self._with(**dict(zip(parts, values, strict=True))) for values in zip(*parts.values(), strict=True)]
+        cut = [self.replaced(**dict(zip(parts, values, strict=True))) for values in zip(*parts.values(), strict=True)]
         return [one.trimmed() for one in cut] if self.is_ragged else cut
 
     def trimmed(self) -> "SequenceBatch":
@@ -125,13 +125,13 @@ class SequenceBatch:
         if targets is not None and self.has_step_targets:
             targets = targets[:, :longest]
         spans = None if self.timespans is None else self.timespans[:, :longest]
-        return self._with(values=self.values[:, :longest], targets=targets, timespans=spans)
+        return self.replaced(values=self.values[:, :longest], targets=targets, timespans=spans)
 
     def with_values(self, values: Sequences) -> "SequenceBatch":
         """Put other values of the same shape in place of those there are."""
         shape, given = tuple(self.values.shape), tuple(values.shape)
         require(given == shape, f"expected values of shape {shape}", f"got {given}")
-        return self._with(values=values)
+        return self.replaced(values=values)
 
     def to(self, device: torch.device | str, *, non_blocking: bool = False) -> "SequenceBatch":
         """Move every tensor to ``device``; what is there already is given back as it is."""
@@ -139,14 +139,25 @@ class SequenceBatch:
         if all(value.device == target for value in self._tensors().values()):
             return self
         moved = {name: value.to(device, non_blocking=non_blocking) for name, value in self._tensors().items()}
-        return self._with(**moved)
+        return self.replaced(**moved)
 
     def sequences(self) -> list[Tensor]:
         """Give the sequences back without their padding."""
         return [value[:length] for value, length in zip(self.values, self.lengths.tolist(), strict=True)]
 
-    def _with(self, **changes: Any) -> "SequenceBatch":
-        """Do as `dataclasses.replace` where nothing can have become wrong: a training does it at every step."""
+    def gathered(self, index: Int[Tensor, " n"], steps: int) -> "SequenceBatch":
+        """Take the sequences at ``index``, cut after ``steps``, which none of them may exceed; no value is read back.
+
+        >>> batch = SequenceBatch.from_sequences([np.zeros((3, 2)), np.ones((1, 2))])
+        >>> batch.gathered(torch.tensor([1, 1]), 2).values.shape
+        torch.Size([2, 2, 2])
+        """
+        cut = ("values", "timespans", *(["targets"] if self.has_step_targets else []))
+        rows = {name: value[:, :steps] if name in cut else value for name, value in self._tensors().items()}
+        return self.replaced(**{name: value.index_select(0, index) for name, value in rows.items()})
+
+    def replaced(self, **changes: Any) -> "SequenceBatch":
+        """Do as `dataclasses.replace` where nothing can have become wrong: no value is read back from the device."""
         changed = object.__new__(type(self))
         changed.__dict__.update(self.__dict__, **changes)
         return changed

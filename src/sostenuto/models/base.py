@@ -23,6 +23,9 @@ class SequenceModel(nn.Module):
     many steps, counted from its end, and no gradient crosses a border. None (the default) lets it flow all the way. A
     ragged batch is cut where its longest sequence is, and dropout between layers draws a mask for each window.
 
+    `packs` False runs a layer of one direction on padded sequences as they are: what comes after an end is not looked
+    at, and the lengths need not be read from the device. `readout_dropout` acts on what the read-out sees.
+
     UnICORNN reads a time span that is longer than `longest_stable_span` as one of that length, in training and after:
     a longer step would make its oscillators diverge.
     """
@@ -32,6 +35,8 @@ class SequenceModel(nn.Module):
         require(layer.batch_first, "expected a layer with batch_first=True", "got batch_first=False")
         self.layer = layer
         self.gradient_window: int | None = None
+        self.packs = True
+        self.readout_dropout = 0.0
 
     def states(
         self,
@@ -50,7 +55,7 @@ class SequenceModel(nn.Module):
         if self.training and self.gradient_window is not None:
             return self._truncated(values, timespans, only_last and lengths is None)
         spans = {} if timespans is None else {"timespans": timespans}
-        if lengths is None:
+        if lengths is None or not (self.packs or self.layer.bidirectional):
             return self.layer(values, **spans)[0]
         on_cpu = lengths.cpu()
         packed = pack_padded_sequence(values, on_cpu, batch_first=True, enforce_sorted=False)
@@ -62,10 +67,14 @@ class SequenceModel(nn.Module):
     def pooled(
         self, values: Sequences, lengths: Lengths | None, timespans: Timespans | None, readout: Readout
     ) -> Float[Tensor, "batch feature"]:
-        """Run the layer and reduce its states as `pool` does.
+        """Run the layer and reduce its states as `pool` does, with dropout where there is any.
 
         One that follows its own maximum is asked for that, and one that saves memory for its last state alone.
         """
+        pooled = self._pooled(values, lengths, timespans, readout)
+        return nn.functional.dropout(pooled, self.readout_dropout, self.training) if self.readout_dropout else pooled
+
+    def _pooled(self, values: Tensor, lengths: Tensor | None, timespans: Tensor | None, readout: Readout) -> Tensor:
         whole = lengths is None and not (self.training and self.gradient_window is not None)
         if readout == "max" and whole and hasattr(self.layer, "peak"):
             return self.layer.peak(values, timespans=self._stable(timespans))

@@ -21,6 +21,7 @@ def build_model(
     layer: str = "stack",
     *,
     readout: Readout = "last",
+    readout_dropout: float = 0.0,
     embedding_size: int = 100,
     embedding_dropout: float = 0.0,
     embedding: torch.Tensor | None = None,
@@ -28,7 +29,8 @@ def build_model(
 ) -> SequenceModel:
     """Build layer and read-out for the task, channels and targets of ``encoding``.
 
-    ``options`` go to the layer: hidden_size, num_layers, dropout, bidirectional, step_size and so on.
+    ``options`` go to the layer: hidden_size, num_layers, dropout, bidirectional, step_size and so on. With
+    ``half_life_seconds`` the layer's half_life is so much time, which needs data with times.
 
     >>> import numpy as np
     >>> from sostenuto.data.dataset import SequenceSet
@@ -43,7 +45,16 @@ def build_model(
     width = embedding_size if encoding.is_tokens else encoding.input_size
     if embedding is not None:
         width = embedding.shape[1]
-    recurrent = _make_layer(layer, width, options)
+    model = _with_readout(
+        _make_layer(layer, width, _in_steps(options, encoding)), encoding, readout, embedding_dropout, embedding
+    )
+    model.readout_dropout = readout_dropout
+    return model
+
+
+def _with_readout(
+    recurrent: Any, encoding: Encoding, readout: Readout, embedding_dropout: float, embedding: torch.Tensor | None
+) -> SequenceModel:
     if encoding.task == "sequence":
         return SequenceToSequence(recurrent, encoding.output_size)
     if encoding.task == "forecast":
@@ -61,6 +72,17 @@ def build_model(
         )
     kind = SequenceClassifier if encoding.task == "classification" else SequenceRegressor
     return kind(recurrent, encoding.output_size, readout)
+
+
+def _in_steps(options: dict[str, Any], encoding: Encoding) -> dict[str, Any]:
+    """Turn a half-life in seconds into one in steps of the median time span, the unit of encoded spans."""
+    if "half_life_seconds" not in options:
+        return options
+    step = encoding.time_unit * encoding.median_span
+    hint = "give half_life in steps, or name the column of times"
+    require(step > 0, "expected data with times for a half-life in seconds", "got steps without times", hint)
+    rest = dict(options)
+    return {"half_life": rest.pop("half_life_seconds") / step, **rest}
 
 
 def _make_layer(name: str, width: int, options: dict[str, Any]) -> Any:

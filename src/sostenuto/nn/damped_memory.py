@@ -38,8 +38,9 @@ def damped_decay(
     fast, slow = decay * spans[1] * (1 + off) + off, decay * spans[0] * (1 - off) - off
     lives = math.log(2) / fast * (1 - 1e-15)
     rates = float(fast.max()), float(slow.min())
+    clock = float((decay * (1 + off) + off / spans[0]).max()), float((decay * (1 - off) - off / spans[0]).min())
     if len(directions) > 1 or spans != (1.0, 1.0):
-        return LevelDecay(*rates, distortion=(1.0, 1.0)), lives
+        return LevelDecay(*rates, distortion=(1.0, 1.0), clock=clock), lives
     gain, entering, readout = (part.detach().double().cpu().numpy() for part in directions[0][1:])
     push = float(gain.max()) * float(np.linalg.norm(entering, 2)) * (1 + off)
     reach = None
@@ -48,17 +49,17 @@ def damped_decay(
     return LevelDecay(*rates, push, float(readout.max()) * (1 + off), reach, (1.0, 1.0)), lives
 
 
-def promised_decay(half_life: float, dtype: torch.dtype) -> float:
-    """Give the γ below which a half-life is certified, rounding of the coefficients counted.
+def promised_decay(half_life: float, dtype: torch.dtype, time_span: float = 1.0) -> float:
+    """Give the γ below which a half-life is certified, rounding of the coefficients of each step counted.
 
     >>> round(1 / promised_decay(100.0, torch.float64), 6) == round(100 / math.log(2), 6)
     True
     """
     off = _rounding(dtype)
-    rate = (math.log(2) / half_life - 2 * off) * (1 - 2 * off)
-    most = math.floor(math.log(2) / (4 * off))
-    require(rate > 2 * off, f"expected half_life of at most {most} steps in {dtype}", f"got {half_life:g}")
-    return rate
+    steps, most = half_life / time_span, math.floor(math.log(2) / (4 * off))
+    rate = (math.log(2) / steps - 2 * off) * (1 - 2 * off)
+    require(rate > 2 * off, f"expected half_life of at most {most} steps in {dtype}", f"got {steps:g}")
+    return rate / time_span
 
 
 def _rounding(dtype: torch.dtype) -> float:

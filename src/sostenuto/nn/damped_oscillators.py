@@ -41,8 +41,9 @@ class DampedOscillators(FusedLayer):
         bidirectional: as in torch.
         time_scales: the shortest and the longest 1/γ at the start, in steps; units are spaced evenly between their
             logarithms, and ω is drawn between 1/τ of a unit's time scale τ and π, evenly in its logarithm.
-        half_life: steps n for which every unit keeps at least half of any difference: γ = 1/(e^{−ν} + n/ln 2), below
-            ln 2/n whatever is learned; time scales then lie above n/ln 2.
+        half_life: steps n, or time, for which every unit keeps at least half of any difference:
+            γ = 1/(e^{−ν} + n/ln 2), below ln 2/n whatever is learned; time scales then lie above n/ln 2.
+        time_span: the shortest time span of a step that the promise is for, as each step rounds.
         backend: ``"auto"``, ``"reference"``, ``"cpu"`` or ``"gpu"``.
         device: as in torch.
         dtype: as in torch.
@@ -70,12 +71,14 @@ class DampedOscillators(FusedLayer):
         *,
         time_scales: tuple[float, float] = (1.0, 1000.0),
         half_life: float | None = None,
+        time_span: float = 1.0,
         backend: str = "auto",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         self.time_scales, self.backend = check_time_scales(time_scales), check_backend(backend)
-        self.half_life = half_life
+        self.half_life, self.time_span = half_life, time_span
+        check_positive("time_span", time_span)
         if half_life is not None:
             check_positive("half_life", half_life)
         super().__init__(
@@ -113,7 +116,7 @@ class DampedOscillators(FusedLayer):
         free = self.weight("weight_hh", layer, reverse)[: self.hidden_size]
         if self.half_life is None:
             return torch.exp(free)
-        return 1 / (torch.exp(-free) + 1 / promised_decay(self.half_life, free.dtype))
+        return 1 / (torch.exp(-free) + 1 / promised_decay(self.half_life, free.dtype, self.time_span))
 
     def frequency(self, layer: int = 0, *, reverse: bool = False) -> Float[Tensor, " hidden"]:
         """Give each unit's ω, in radians per unit of time."""
@@ -130,8 +133,7 @@ class DampedOscillators(FusedLayer):
     ) -> tuple[Float[Tensor, "2 T1 B1 H"], Float[Tensor, "2 T1 B1 H"]]:
         """Give the coefficients of a step, of the state and of V u + b; one for each span where there are spans."""
         decay = self.decay(layer, reverse=reverse)
-        power, gain = held_coefficients(decay, self.frequency(layer, reverse=reverse), spans)
-        return power, gain * _drive_scale(decay)
+        return held_coefficients(decay, self.frequency(layer, reverse=reverse), spans, _drive_scale(decay))
 
     def run(
         self,

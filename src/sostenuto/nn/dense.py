@@ -157,7 +157,7 @@ class DenseLayer(FusedLayer):
         for layer, reverse in self.cells():
             ends = [self._certified_map(layer, reverse, span) for span in dict.fromkeys(spans)]
             maps[layer].append((ends[0], ends[-1]))
-        return map_memory(maps, spans, drive, passes=True)
+        return map_memory(maps, spans, drive, passes=True, clock=self.integrator in ("euler", "exact"))
 
     def _certified_map(self, layer: int, reverse: bool, span: float) -> CertifiedMap:
         linear, weight, gain = self.discrete_map(layer, reverse=reverse, span=span).full()

@@ -35,14 +35,15 @@ Ends = tuple[CertifiedMap, CertifiedMap]
 
 
 def map_memory(
-    maps: list[list[Ends]], spans: tuple[float, float], drive: float | None, *, passes: bool
+    maps: list[list[Ends]], spans: tuple[float, float], drive: float | None, *, passes: bool, clock: bool = False
 ) -> MemoryCertificate:
     """Certify a stack of maps, the lowest first, each in its one or two directions.
 
     Between the spans F and Q must move along a line (Euler's method), or every unit's factor be monotone. ``passes``
-    says whether a layer reads nothing but the output of the one below.
+    says whether a layer reads nothing but the output of the one below; ``clock`` whether steps are Euler's or exact,
+    for which independent units have rates per unit of time.
     """
-    found = [[_level(short, long, spans, drive) for short, long in directions] for directions in maps]
+    found = [[_level(short, long, spans, drive, clock) for short, long in directions] for directions in maps]
     levels = [_both([level for level, _ in directions]) for directions in found]
     if not passes:
         levels = [levels[0], *(replace(level, entering=None) for level in levels[1:])]
@@ -100,11 +101,12 @@ def slope_range(activation: str, drive: float | None) -> tuple[float, float]:
 
 
 def _level(
-    short: CertifiedMap, long: CertifiedMap, spans: tuple[float, float], drive: float | None
+    short: CertifiedMap, long: CertifiedMap, spans: tuple[float, float], drive: float | None, clock: bool
 ) -> tuple[LevelDecay, Float[np.ndarray, " unit"]]:
     slopes = slope_range(long.activation, drive)
     if all(_is_diagonal(part) for part in (long.linear, long.weight, long.gain)):
-        return _independent(short, long, slopes, drive)
+        level, lives = _independent(short, long, slopes, drive)
+        return (replace(level, clock=_clock(short, long, spans, slopes)) if clock else level), lives
     system = sector_system(long.linear, long.weight, long.gain, slopes)
     above = slowest(system)
     if short is long:
@@ -124,10 +126,7 @@ def _level(
 def _independent(
     short: CertifiedMap, long: CertifiedMap, slopes: tuple[float, float], drive: float | None
 ) -> tuple[LevelDecay, Float[np.ndarray, " unit"]]:
-    ends = []
-    for one in (short, long):
-        linear, gain, weight = (_numbers(part.diagonal()) for part in (one.linear, one.gain, one.weight))
-        ends.append(unit_factors(linear, gain, weight, slopes))
+    ends = [_factors(one, slopes) for one in (short, long)]
     factors = abs(Interval(np.minimum(ends[0].low, ends[1].low), np.maximum(ends[0].high, ends[1].high)))
     low, high = factors.low, factors.high
     decay = -Interval(low, high).log().low
@@ -138,6 +137,27 @@ def _independent(
         lives = np.where(decay > 0, math.log(2) / decay * (1 - 1e-15), np.inf)
     level = _passing(long, fastest_rate if math.isfinite(fastest_rate) else None, 1.0, side, drive)
     return LevelDecay(level.fastest, min(rate, 700.0), *_rest(level)), lives
+
+
+def _factors(one: CertifiedMap, slopes: tuple[float, float]) -> Interval:
+    linear, gain, weight = (_numbers(part.diagonal()) for part in (one.linear, one.gain, one.weight))
+    return unit_factors(linear, gain, weight, slopes)
+
+
+def _clock(
+    short: CertifiedMap, long: CertifiedMap, spans: tuple[float, float], slopes: tuple[float, float]
+) -> tuple[float | None, float | None]:
+    """Give rates per unit of time of independent units, by Euler's steps or exact ones.
+
+    A factor 1 + τc keeps −log(1 + τc)/τ per unit of time, which grows with the step τ as long as it is above 0: the
+    longest forgets fastest, the shortest slowest. An exact step keeps the same in every span.
+    """
+    first, last = _factors(short, slopes), _factors(long, slopes)
+    if not (last.low > 0).all():
+        return None, None
+    return float(-last.log().low.min() / spans[1]) * (1 + 1e-14), float(-first.log().high.max() / spans[0]) * (
+        1 - 1e-14
+    )
 
 
 def _rest(level: LevelDecay) -> tuple[float | None, float | None, float | None, tuple[float | None, float | None]]:

@@ -21,7 +21,9 @@ class OscillatorLayer(RecurrentLayer):
     stiffness: float
     positive: bool
     half_life: float | None = None
-    """Steps that the layer is trained to remember, whatever it reads."""
+    """Time that the layer is trained to remember, whatever it reads: steps where a step has no time span."""
+    time_span: float = 1.0
+    """The time span of a step that ``half_life`` is promised for."""
     _steps: tuple[float, ...]
 
     def effective_step(self, layer: int = 0, *, reverse: bool = False) -> Float[Tensor, " hidden"]:
@@ -62,7 +64,8 @@ class OscillatorLayer(RecurrentLayer):
     def weight_limit(self, layer: int = 0, *, reverse: bool = False) -> Float[Tensor, " hidden"]:
         """Give the largest |w| of each unit that keeps ``half_life``, at the step that the unit has."""
         require(self.half_life is not None, "expected a layer made with half_life", "got one without a limit")
-        limit = weight_limit(self.effective_step(layer, reverse=reverse), self.stiffness, self.half_life or 1.0)
+        step, steps = self.effective_step(layer, reverse=reverse), (self.half_life or 1.0) / self.time_span
+        limit = weight_limit(step * self.time_span, self.stiffness, steps)
         return limit.clamp(max=self.stiffness) if self.positive else limit
 
     def related(self, name: str, constrained: property) -> property:
@@ -80,13 +83,15 @@ class OscillatorLayer(RecurrentLayer):
             lambda layer, value: constrained.fset(layer, value / limit(layer)),  # pyright: ignore[reportOptionalCall]
         )
 
-    def _remember(self, half_life: float) -> None:
+    def _remember(self, half_life: float, time_span: float) -> None:
         """Constrain the weights so that the half-life holds for every parameter value."""
         check_positive("half_life", half_life)
-        worst = max(self._steps) * math.sqrt(self.stiffness)
+        check_positive("time_span", time_span)
+        worst = max(self._steps) * math.sqrt(self.stiffness) * time_span
         hint = "lower step_size or stiffness"
-        require(0 < worst < 2, "expected 0 < step_size·√stiffness < 2 with half_life", f"got {worst:.4g}", hint)
-        self.half_life = float(half_life)
+        expected = "expected 0 < step_size·√stiffness·time_span < 2 with half_life"
+        require(0 < worst < 2, expected, f"got {worst:.4g}", hint)
+        self.half_life, self.time_span = float(half_life), float(time_span)
         with torch.no_grad():
             for layer, reverse in self.cells():
                 name = weight_name("weight_hh", layer, reverse)

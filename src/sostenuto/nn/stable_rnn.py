@@ -46,9 +46,11 @@ class StableRNN(DenseLayer):
         form: ``"diagonal"`` (W is a vector and units are independent), ``"symmetric"`` or ``"dissipative"``.
         step_size: ε > 0.
         integrator: ``"euler"``, or ``"exact"`` with the diagonal form and the identity.
-        half_life: steps n for which at least half of any difference of states is left, whatever is read: diagonal form.
-        forget_within: steps after which at most half of it is left; also needs the identity, since units that saturate
-            keep differences. With either, W lies in an interval and ``reparametrization`` is not used.
+        half_life: steps n, or time, for which at least half of any difference of states is left, whatever is read:
+            diagonal form.
+        forget_within: steps, or time, after which at most half of it is left; also needs the identity, since units that
+            saturate keep differences. With either, W lies in an interval and ``reparametrization`` is not used.
+        time_span: the longest time span of a step that both promises are for.
         backend: ``"auto"``, ``"reference"``, ``"cpu"`` or ``"gpu"``.
         precision: ``"exact"``, or ``"tf32"`` for rounded products on a GPU.
         device: as in torch.
@@ -81,6 +83,7 @@ class StableRNN(DenseLayer):
         integrator: str = "euler",
         half_life: float | None = None,
         forget_within: float | None = None,
+        time_span: float = 1.0,
         backend: str = "auto",
         precision: str = "exact",
         device: torch.device | str | None = None,
@@ -100,7 +103,8 @@ class StableRNN(DenseLayer):
         )
         self.activation, self.step_size, self.integrator = activation, float(step_size), integrator
         self.reparametrization, self.form = reparametrization, form
-        self.half_life, self.forget_within = half_life, forget_within
+        self.half_life, self.forget_within, self.time_span = half_life, forget_within, time_span
+        check_positive("time_span", time_span)
         self._interval = None if half_life is forget_within is None else self._promised()
         self.backend, self.precision = check_backend(backend), precision
         super().__init__(
@@ -150,15 +154,17 @@ class StableRNN(DenseLayer):
         hint = "units that saturate keep differences for ever"
         require(linear, "expected activation='identity' with forget_within", f"got {self.activation!r}", hint)
         most = self._rate(remember) if remember is not None else (1.0 if self.integrator == "euler" else 10.0)
-        least = self._rate(forget) if forget is not None else most / 100
+        # Over a given time short steps of Euler's method forget least, like the solution itself.
+        least = math.log(2) * self.time_span / forget if forget is not None else most / 100
         expected = "expected forget_within above half_life"
         require(most * (1 - 1e-4) > least * (1 + 1e-4), expected, f"got {forget} and {remember}")
         # Per step a unit keeps 1 + εw or e^{εw}, and numbers near 1 are rounded by ε₃₂ = 1.2e-7 of themselves.
-        return -(most * (1 - 1e-5) - 4e-7) / self.step_size, -(least * (1 + 1e-5) + 4e-7) / self.step_size
+        step = self.step_size * self.time_span
+        return -(most * (1 - 1e-5) - 4e-7) / step, -(least * (1 + 1e-5) + 4e-7) / step
 
-    def _rate(self, steps: float) -> float:
-        """Give −εw of a unit that keeps exactly half for so many steps."""
-        rate = math.log(2) / steps
+    def _rate(self, half_life: float) -> float:
+        """Give −εw of a unit that keeps exactly half for so long, in steps of the longest span."""
+        rate = math.log(2) * self.time_span / half_life
         slope = SLOPES[self.activation][1]
         return -math.expm1(-rate) / slope if self.integrator == "euler" else rate
 

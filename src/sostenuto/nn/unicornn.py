@@ -60,8 +60,10 @@ class UnICORNN(OscillatorLayer):
         skip: S ≥ 2 lets layer ℓ > S also read the output of layer ℓ − S − 1 (residual stacking).
         learn_step: whether c is trained; if not it keeps its initial value.
         positive: keep w ≥ −α, which removes the saddle at the origin (but not resonance with a varying input).
-        half_life: steps n for which at least half of the difference of any two states is left, whatever is read:
-            |w| ≤ w_max(c) then holds for every value of the parameters, and `memory_certificate` says at least n.
+        half_life: steps n, or time with ``time_span``, for which at least half of the difference of any two states is
+            left, whatever is read: |w| ≤ w_max(c) then holds for every value of the parameters, and
+            `memory_certificate` says at least n.
+        time_span: the time span of every step that the promise is for, in the unit of ``half_life``.
         memory: ``"store"`` keeps every state for the backward pass. ``"recompute"`` keeps the input and the states at
             about √T/2 moments, and finds the others by the exact inverse of the map, over all layers together; where
             rounding makes that miss a kept state, the stretch is run forwards again, so the gradient is right in every
@@ -102,6 +104,7 @@ class UnICORNN(OscillatorLayer):
         learn_step: bool = True,
         positive: bool = False,
         half_life: float | None = None,
+        time_span: float = 1.0,
         memory: str = "store",
         backend: str = "auto",
         device: torch.device | str | None = None,
@@ -122,7 +125,7 @@ class UnICORNN(OscillatorLayer):
             check_count("skip", skip, least=2)
         self._steps, self._skip, self.spread = tuple(float(size) for size in steps), skip, float(spread)
         # The middle of the initial steps is Δt/2.
-        warn_of_divergence("step_size/2 · √stiffness", max(steps) / 2 * math.sqrt(stiffness))
+        warn_of_divergence("step_size/2 · √stiffness", max(steps) / 2 * math.sqrt(stiffness) * time_span)
         super().__init__(
             input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device=device, dtype=dtype
         )
@@ -134,7 +137,7 @@ class UnICORNN(OscillatorLayer):
                 self.constrain_parameter(weight_name("weight_hh", layer, reverse), AtLeast(-self.stiffness))
 
         if half_life is not None:
-            self._remember(half_life)
+            self._remember(half_life, time_span)
 
     def build(self, layer: int, reverse: bool) -> None:
         """Create V, w, c, b and the skip matrix of one layer."""

@@ -14,7 +14,7 @@ from sostenuto.checks import (
     check_positive,
     shown,
 )
-from sostenuto.choices import ClassWeights, NormMethod, Optimizer, Precision, Readout, Schedule, Selection
+from sostenuto.choices import ClassWeights, Decayed, NormMethod, Optimizer, Precision, Readout, Schedule, Selection
 from sostenuto.data.config import DataConfig, check_choices, setting
 
 _KINDS: dict[Any, str] = {
@@ -29,10 +29,11 @@ _LISTS: dict[Any, tuple[type, str]] = {tuple[int, ...]: (int, "whole numbers"), 
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The layer by name, the read-out, and the layer's own options."""
+    """The layer by name, the read-out and the dropout on what it sees, and the layer's own options."""
 
     layer: str = "stack"
     readout: Readout = setting("last", "What is read of the states.")
+    readout_dropout: float = 0.0
     embedding_size: int = 100
     embedding_dropout: float = 0.0
     options: dict[str, Any] = field(default_factory=dict)
@@ -41,6 +42,7 @@ class ModelConfig:
         check_choices(self)
         check_count("embedding_size", self.embedding_size)
         check_fraction("embedding_dropout", self.embedding_dropout)
+        check_fraction("readout_dropout", self.readout_dropout)
         own = [f.name for f in fields(self)]
         misplaced = [name for name in self.options if name in own]
         if misplaced:
@@ -59,6 +61,9 @@ class TrainingConfig:
         learning_rate: the peak.
         matrix_rate: learning rate of Muon's matrices, as a multiple of that of the other weights.
         weight_decay: as the optimizer defines it.
+        decayed: ``"all"`` weights, or ``"matrices"`` alone.
+        embedding_rate: learning rate of word vectors, as a share of that of the other weights; 0 keeps them as given.
+        even_words: give the word vectors one second moment together (`EvenAdam`), so that rare words move less.
         momentum: of SGD.
         schedule: ``"constant"``, ``"step"`` (times ``step_factor`` at each of ``step_epochs``), ``"cosine"`` to 0, or
             ``"one-cycle"`` (up over the first 30 %, then down to a ten-thousandth, both as cosines).
@@ -73,7 +78,13 @@ class TrainingConfig:
         input_noise: standard deviation of Gaussian noise added to the (scaled) inputs of each training batch.
         gradient_window: steps that back-propagation through time reaches back; 0 for all.
         subsample: time points drawn at random, in order, from each longer training sequence; 0 for all.
-        precision: ``"float32"`` or ``"bf16"`` (mixed).
+        buckets: lengths at which sequences are sorted into batches of similar length.
+        drop_last: train on whole batches alone; what is left of an epoch waits for another.
+        precision: ``"float32"``, ``"tf32"`` (on CUDA products of matrices round to TensorFloat-32) or ``"bf16"``
+            (mixed).
+        graph: on CUDA, record the whole step once and replay it; layers that ask the device cannot (ExpRNN, cuDNN's).
+        evaluate_every: epochs between two scores on the validation part.
+        evaluation_batch: sequences scored at once.
         checkpoint_seconds: write a checkpoint inside an epoch when the last one is older. An epoch ends with one too,
             unless the last is younger than this or a second; the last epoch always does.
         seed: of weights, shuffling, dropout and splits.
@@ -91,6 +102,9 @@ class TrainingConfig:
     learning_rate: float = setting(0.01, "Peak learning rate.")
     matrix_rate: float = 1.0
     weight_decay: float = 0.0
+    decayed: Decayed = "all"
+    embedding_rate: float = 1.0
+    even_words: bool = False
     momentum: float = 0.9
     schedule: Schedule = "one-cycle"
     step_epochs: tuple[int, ...] = ()
@@ -104,7 +118,12 @@ class TrainingConfig:
     input_noise: float = 0.0
     gradient_window: int = 0
     subsample: int = 0
+    buckets: tuple[int, ...] = ()
+    drop_last: bool = False
     precision: Precision = setting("float32", "Of the training.")
+    graph: bool = False
+    evaluate_every: int = 1
+    evaluation_batch: int = 512
     checkpoint_seconds: float = 300.0
     seed: int = setting(0, "Seed of weights, shuffling, dropout and splits.")
     rkhs_penalty: float = 0.0
@@ -115,19 +134,23 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         check_choices(self)
-        for name in ("epochs", "batch_size", "rkhs_order"):
+        for name in ("epochs", "batch_size", "evaluate_every", "evaluation_batch", "rkhs_order"):
             check_count(name, getattr(self, name))
         for name in ("patience", "gradient_window", "subsample", "seed"):
             check_count(name, getattr(self, name), least=0)
         if self.seed >= 2**63:
             raise InputError(f"expected seed to be below 2**63, which is what generators take, got {self.seed}.")
-        for epoch in self.step_epochs:
-            check_count("step_epochs", epoch)
+        for name in ("step_epochs", "buckets"):
+            for count in getattr(self, name):
+                check_count(name, count)
+        if self.even_words and self.optimizer != "adamw":
+            raise InputError(f"expected adamw with even_words, got {self.optimizer!r}.")
         check_count("rkhs_draws", self.rkhs_draws, least=2)
         check_positive("learning_rate", self.learning_rate)
         check_positive("matrix_rate", self.matrix_rate)
         for name in (
             "weight_decay",
+            "embedding_rate",
             "gradient_clip",
             "input_noise",
             "checkpoint_seconds",

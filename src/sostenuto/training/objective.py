@@ -17,7 +17,7 @@ class Objective:
     """The loss and metric of a task.
 
     Classes: cross-entropy and accuracy. Numbers: squared error and its root, in the target's own unit. With a target
-    for every step each step counts once, padding never.
+    for every step each step counts once, padding never. A sequence of several classes has the share of each as target.
     """
 
     classes: bool
@@ -63,7 +63,8 @@ class Objective:
 
     def _losses(self, prediction: Float[Tensor, "batch ..."], batch: SequenceBatch) -> Float[Tensor, " batch"]:
         assert batch.targets is not None
-        if self.classes and self.label_smoothing > 0 and self.class_weights is None and not self.steps:
+        mixed = self.classes and batch.targets.is_floating_point()
+        if self.classes and self.label_smoothing > 0 and self.class_weights is None and not self.steps and not mixed:
             return F.cross_entropy(prediction, self._shares(batch.targets, prediction), reduction="none")
         if self.classes:
             scores = prediction.movedim(-1, 1) if self.steps else prediction

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from sostenuto.checks import require
 from sostenuto.training.config import TrainingConfig
 
 WARM_UP = 0.3
@@ -199,16 +200,75 @@ def orthogonal(matrices: Float[Tensor, "*batch row column"]) -> Float[Tensor, "*
     return x.mT if tall else x
 
 
-def parameter_groups(model: nn.Module, matrix_rate: float = 1.0) -> list[dict[str, Any]]:
-    """Divide the weights of a model into Muon's two groups; one without weights is left out."""
-    matrices = inner_matrices(model)
-    inside = set(map(id, matrices))
-    others = [weight for weight in model.parameters() if weight.requires_grad and id(weight) not in inside]
+def make_optimizer(model: nn.Module, config: TrainingConfig, *, graph: bool = False) -> torch.optim.Optimizer:
+    """Make the optimizer of ``config``; with ``graph`` its learning rates are tensors that a recorded step reads."""
+    groups = parameter_groups(model, config)
+    weights = [weight for group in groups for weight in group["params"]]
+    # One pass over each weight instead of a dozen; torch has it for real numbers, and takes groups of them on a GPU.
+    fused = all(weight.device.type == "cpu" and weight.is_floating_point() for weight in weights)
+    options: dict[str, Any] = {"lr": config.learning_rate, "fused": fused or None}
+    if graph:
+        require(config.optimizer != "sgd", "expected adamw, adam or muon for a graph", "got sgd", "set graph = false")
+        options = {"lr": torch.zeros(()), "fused": True, "capturable": True}
+        for group in groups:
+            group["lr"] = torch.zeros((), device=weights[0].device)
+    if config.optimizer == "sgd":
+        return torch.optim.SGD(groups, momentum=config.momentum, **options)
+    kinds = {"adamw": EvenAdam if config.even_words else torch.optim.AdamW, "adam": torch.optim.Adam, "muon": Muon}
+    return kinds[config.optimizer](groups, **options)
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Set the learning rate of every group, each its own share of ``rate``."""
+    for group in optimizer.param_groups:
+        own = rate * group.get("rate_share", 1.0)
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(own)
+        else:
+            group["lr"] = own
+
+
+def make_state(optimizer: torch.optim.Optimizer) -> None:
+    """Make the state of an optimizer that has seen nothing, as a recorded step needs it from its start.
+
+    One step at rate 0 makes it, and then it is set to 0.
+    """
+    rates = [float(group["lr"]) for group in optimizer.param_groups]
+    set_learning_rate(optimizer, 0.0)
+    for group in optimizer.param_groups:
+        for weight in group["params"]:
+            weight.grad = torch.zeros_like(weight)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    for state in optimizer.state.values():
+        for value in state.values():
+            value.zero_()
+    for group, rate in zip(optimizer.param_groups, rates, strict=True):
+        group["lr"] = group["lr"].fill_(rate) if isinstance(group["lr"], Tensor) else rate
+
+
+def parameter_groups(model: nn.Module, config: TrainingConfig) -> list[dict[str, Any]]:
+    """Divide the weights of a model by how they are moved: Muon's matrices, word vectors, and the others.
+
+    With ``decayed="matrices"`` those of one axis are apart, without decay.
+    """
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    inner = inner_matrices(model) if config.optimizer == "muon" else []
+    table = getattr(model, "embedding", None)
+    own = table is not None and (config.even_words or config.embedding_rate != 1)
+    vectors = [weight for weight in table.parameters() if weight.requires_grad] if table is not None and own else []
+    apart = set(map(id, [*inner, *vectors]))
+    others = [weight for weight in weights if id(weight) not in apart]
+    plain = [weight for weight in others if weight.ndim <= 1] if config.decayed == "matrices" else []
+    undecayed = set(map(id, plain))
+    words = {"rate_share": config.embedding_rate, "even": config.even_words}
     groups: list[dict[str, Any]] = [
-        {"params": matrices, "orthogonal": True, "matrix_rate": matrix_rate},
-        {"params": others},
+        {"params": inner, "orthogonal": True, "matrix_rate": config.matrix_rate},
+        {"params": [weight for weight in others if id(weight) not in undecayed]},
+        {"params": vectors, **words},
+        {"params": plain, "weight_decay": 0.0},
     ]
-    return [group for group in groups if group["params"]]
+    return [{"weight_decay": config.weight_decay, **group} for group in groups if group["params"]]
 
 
 def inner_matrices(model: nn.Module) -> list[nn.Parameter]:

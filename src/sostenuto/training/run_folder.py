@@ -295,6 +295,7 @@ def rebuild(encoding: Encoding, config: ModelConfig, embedding: Tensor | None = 
         encoding,
         config.layer,
         readout=config.readout,
+        readout_dropout=config.readout_dropout,
         embedding_size=config.embedding_size,
         embedding_dropout=config.embedding_dropout,
         embedding=embedding,

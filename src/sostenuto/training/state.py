@@ -26,17 +26,27 @@ class WeightAverage:
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay, self.steps = decay, 0
         self.tensors = {name: value.detach().clone() for name, value in model.state_dict().items()}
+        self._weight = torch.ones((), device=next(iter(self.tensors.values())).device)
 
-    @torch.no_grad()
     def update(self, model: nn.Module) -> None:
         """Take one more step into the average."""
+        self.advance()
+        self.blend(model)
+
+    def advance(self) -> None:
+        """Count a step and set the weight of the one to come: the part of `update` that a graph does not record."""
         self.steps += 1
-        decay = min(self.decay, self.steps / (self.steps + 9))
+        self._weight.fill_(1 - min(self.decay, self.steps / (self.steps + 9)))
+
+    @torch.no_grad()
+    def blend(self, model: nn.Module) -> None:
+        """Move the average towards the weights of ``model``."""
         for name, value in model.state_dict().items():
+            mean = self.tensors[name]
             if value.is_floating_point():
-                self.tensors[name].lerp_(value.to(self.tensors[name].dtype), 1 - decay)
+                mean.lerp_(value.to(mean.dtype), self._weight.to(mean.dtype))
             else:
-                self.tensors[name].copy_(value)
+                mean.copy_(value)
 
     @contextmanager
     def in_place(self, model: nn.Module) -> Iterator[None]:
@@ -87,25 +97,27 @@ class TrainingState:
     progress: Progress
     best: dict[str, Tensor] | None = None
 
+    def tensors(self) -> dict[str, Tensor]:
+        """Name every tensor that a step changes: weights, their average, the optimizer's state."""
+        named = {f"model/{name}": value for name, value in self.model.state_dict().items()}
+        if self.average is not None:
+            named |= {f"average/{name}": value for name, value in self.average.tensors.items()}
+        for index, entries in self.optimizer.state_dict()["state"].items():
+            named |= {f"optimizer/{index}/{key}": value for key, value in entries.items() if isinstance(value, Tensor)}
+        return named
+
     def to_checkpoint(self, config_digest: str, random_states: dict[str, Tensor]) -> Checkpoint:
         """Gather all of it."""
-        tensors = {f"model/{name}": value for name, value in self.model.state_dict().items()}
-        tensors |= {f"best/{name}": value for name, value in (self.best or {}).items()}
-        if self.average is not None:
-            tensors |= {f"average/{name}": value for name, value in self.average.tensors.items()}
         optimizer = self.optimizer.state_dict()
         plain: dict[str, dict[str, Any]] = {}
         for index, entries in optimizer["state"].items():
-            for key, value in entries.items():
-                if isinstance(value, Tensor):
-                    tensors[f"optimizer/{index}/{key}"] = value
-                else:
-                    plain.setdefault(str(index), {})[key] = value
+            plain |= {str(index): {key: value for key, value in entries.items() if not isinstance(value, Tensor)}}
+        tensors = self.tensors() | {f"best/{name}": value for name, value in (self.best or {}).items()}
         tensors |= {f"random/{name}": value for name, value in random_states.items()}
         values = {
             "config": config_digest,
             "progress": vars(self.progress),
-            "optimizer_groups": optimizer["param_groups"],
+            "optimizer_groups": [{**group, "lr": float(group["lr"])} for group in optimizer["param_groups"]],
             "optimizer_values": plain,
             "average_steps": self.average.steps if self.average is not None else 0,
         }
@@ -126,9 +138,28 @@ class TrainingState:
         for name, value in _under("optimizer/", tensors).items():
             index, key = name.split("/", 1)
             state.setdefault(int(index), {})[key] = value
+        rates = [group["lr"] for group in self.optimizer.param_groups]
         self.optimizer.load_state_dict({"state": state, "param_groups": values["optimizer_groups"]})
+        # A recorded step reads its learning rate from the tensor there was.
+        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate
         self.progress = Progress(**values["progress"])
         return _under("random/", tensors)
+
+
+@contextmanager
+def random_numbers(seed: int, device: torch.device) -> Iterator[None]:
+    """Draw from ``seed`` inside the block, and leave the generators outside as they are.
+
+    >>> before = torch.get_rng_state()
+    >>> with random_numbers(3, torch.device("cpu")):
+    ...     drawn = torch.rand(2)
+    >>> torch.equal(torch.get_rng_state(), before)
+    True
+    """
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        yield
 
 
 def random_states() -> list[Tensor]:

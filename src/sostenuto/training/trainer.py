@@ -21,16 +21,24 @@ from sostenuto.data.batch import SequenceBatch
 from sostenuto.data.dataset import BatchTransform
 from sostenuto.data.files.atomic import write_atomically
 from sostenuto.models.base import SequenceModel
-from sostenuto.training.batches import BatchSource, subsample_steps
+from sostenuto.training.batches import BatchSource
 from sostenuto.training.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
 from sostenuto.training.config import TrainingConfig
 from sostenuto.training.objective import Objective
-from sostenuto.training.optimizers import Muon, clip_gradients, learning_rate, parameter_groups
+from sostenuto.training.optimizers import learning_rate, make_optimizer, set_learning_rate
 from sostenuto.training.probes import Probe
 from sostenuto.training.processes import gc_frozen, make_accelerator, signals_noted, unwrap
-from sostenuto.training.state import Progress, TrainingState, WeightAverage, random_states, set_random_states, snapshot
+from sostenuto.training.state import (
+    Progress,
+    TrainingState,
+    WeightAverage,
+    random_numbers,
+    random_states,
+    set_random_states,
+    snapshot,
+)
+from sostenuto.training.step import GraphStep, Penalty, Step, evaluate, matmul_precision
 
-EVALUATION_BATCH = 512
 CLOCK_BATCHES = 16
 EPOCH_SECONDS = 1.0
 """After an epoch that ends sooner than this since the last checkpoint, none is written; after the last one always."""
@@ -49,8 +57,10 @@ class Trainer:
 
     ``folder`` receives ``metrics.jsonl`` and ``checkpoints/``; without it nothing is written. With ``resume`` the
     newest whole checkpoint there is taken up; its settings must be these, or with ``retrain`` its model and data alone.
-    Every process of an ``accelerate launch`` builds its own Trainer.
-    ``after_checkpoint`` is called whenever one was written: what it raises ends the run where it can go on later.
+    Every process of an ``accelerate launch`` builds its own Trainer. ``batch_transform`` is applied to every batch,
+    ``augmentation`` to those of the training in its place. On CUDA ``config.graph`` records the whole step once.
+    ``after_epoch`` gets each row of the log. ``after_checkpoint`` is called whenever one was written: what it raises
+    ends the run where it can go on later.
     """
 
     def __init__(
@@ -67,37 +77,38 @@ class Trainer:
         device: str = "auto",
         probes: dict[str, Probe] | None = None,
         batch_transform: BatchTransform | None = None,
+        augmentation: BatchTransform | None = None,
+        after_epoch: Callable[[dict[str, Any]], object] | None = None,
         after_checkpoint: Callable[[], None] | None = None,
         progress: bool = True,
     ) -> None:
         self.objective, self.config, self.folder = objective, config, folder
-        self.probes, self.shows_progress, self.after_checkpoint = probes or {}, progress, after_checkpoint
+        self.probes, self.shows_progress = probes or {}, progress
+        self.after_epoch, self.after_checkpoint = after_epoch, after_checkpoint
         self.accelerator = make_accelerator(device, config.precision)
-        if config.gradient_window:
-            require(
-                isinstance(model, SequenceModel), "expected a SequenceModel for gradient_window", f"got {type(model)}"
-            )
-            model.gradient_window = config.gradient_window  # pyright: ignore[reportArgumentType]
         self.plain_model = model.to(self.accelerator.device)
-        self.penalty = None
-        if config.rkhs_penalty:
-            from sostenuto.training.penalty import RKHSPenalty
-
-            self.penalty = RKHSPenalty.of(config, self.plain_model)
+        records = config.graph and self.accelerator.device.type == "cuda"
+        if config.gradient_window or config.graph:
+            expected = "expected a SequenceModel for gradient_window and graph"
+            require(isinstance(model, SequenceModel), expected, f"got {type(model)}")
+            model.gradient_window = config.gradient_window or None  # pyright: ignore[reportArgumentType]
+            model.packs = not config.graph  # pyright: ignore[reportArgumentType]
         # Accelerate would wrap the optimizer, the backward pass and the clipping for scaled losses and sharded weights,
         # which are not used here, at a third of a millisecond a step.
-        optimizer = _make_optimizer(self.plain_model, config)
-        self.model, self.optimizer = self.accelerator.prepare(self.plain_model), optimizer
-        self.parameters = list(self.model.parameters())
-        self.train_source = self._source(train, config.batch_size, batch_transform)
+        optimizer = make_optimizer(self.plain_model, config, graph=records)
+        self.model = self.accelerator.prepare(self.plain_model)
+        options: dict[str, Any] = {"drop_last": config.drop_last, "on_device": records}
+        self.train_source = self._source(train, config.batch_size, augmentation or batch_transform, **options)
         self.validation_source = None
         if validation is not None:
-            self.validation_source = self._source(validation, EVALUATION_BATCH, batch_transform)
+            self.validation_source = self._source(validation, config.evaluation_batch, batch_transform)
         average = WeightAverage(self.plain_model, config.ema_decay) if config.ema_decay else None
-        self.state = TrainingState(self.plain_model, self.optimizer, average, Progress())
+        self.state = TrainingState(self.plain_model, optimizer, average, Progress())
+        step = GraphStep if records else Step
+        penalty = _penalty(config, self.plain_model)
+        self.step = step(self.model, self.state, objective, config, self.train_source, self.accelerator, penalty)
         self.material = _digest(self.plain_model, train, validation)
         self.digest = _settings_digest(config, self.material)
-        self._loss = torch.zeros((), dtype=torch.float64, device=self.accelerator.device)
         self._signals: list[int] = []
         self._resumes, self._retrains = resume, retrain
 
@@ -108,12 +119,12 @@ class Trainer:
         (the last finite ones where none was scored), and ``state.progress`` says so.
         """
         diverged = None
-        with torch.random.fork_rng(devices=[self.accelerator.device] if self.accelerator.device.type == "cuda" else []):
-            torch.manual_seed(self.config.seed + 7919 * self.accelerator.process_index)
+        with random_numbers(self.config.seed + 7919 * self.accelerator.process_index, self.accelerator.device):
             if self._resumes:
                 self._resume()
             self._rewrite_log()
-            with gc_frozen(), signals_noted() if self.folder is not None else nullcontext([]) as self._signals:
+            noting = signals_noted() if self.folder is not None else nullcontext([])
+            with gc_frozen(), matmul_precision(self.config.precision), noting as self._signals:
                 try:
                     self._epochs()
                 except DivergedError as error:
@@ -135,7 +146,7 @@ class Trainer:
         progress.diverged, progress.finished = why, True
         self.state.best = self.state.best or self._finite
         self.plain_model.load_state_dict(self.state.best)
-        self._loss.zero_()
+        self.step.loss_sum.zero_()
         progress.loss_sum = 0.0
         self._save()
 
@@ -155,17 +166,26 @@ class Trainer:
         with bar:
             while not progress.finished:
                 self._train_epoch()
-                row = self._finish_epoch()
+                row = self._finish_epoch() if self._epoch_is_scored() else {}
                 bar.update()
                 bar.set_postfix({name: f"{row[name]:.4g}" for name in ("train_loss", self._metric_key) if name in row})
                 if progress.finished or self._epoch_is_worth_keeping():
                     self._save()
 
+    def _epoch_is_scored(self) -> bool:
+        epoch = self.state.progress.epoch
+        return epoch >= self.config.epochs or epoch % self.config.evaluate_every == 0
+
     def _train_epoch(self) -> None:
-        progress, source = self.state.progress, self.train_source
+        progress, step = self.state.progress, self.step
         self.model.train()
-        for batch, counts, whole in source.batches(progress.epoch, progress.batch):
-            self._step(self._augmented(batch), counts, whole)
+        for take, whole in step.epoch(progress.epoch, progress.batch):
+            set_learning_rate(self.state.optimizer, learning_rate(self.config, progress.step, len(self.train_source)))
+            if self.state.average is not None:
+                self.state.average.advance()
+            take()
+            progress.units += step.units(whole)
+            progress.step, progress.batch = progress.step + 1, progress.batch + 1
             if self._checkpoint_is_due():
                 self._save()
             if self._signals:
@@ -181,30 +201,6 @@ class Trainer:
         name = signal.Signals(self._signals[0]).name
         reached = f"stopped by {name} in epoch {self.state.progress.epoch + 1}; {kept}"
         raise Stopped(f"{reached}, and sostenuto fit --resume {self.folder} goes on from there.", self._signals[0])
-
-    def _step(self, batch: SequenceBatch, counts: Tensor, whole: Tensor) -> None:
-        progress, config = self.state.progress, self.config
-        rate = learning_rate(config, progress.step, len(self.train_source))
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        units = self._global_units(whole)
-        with self.accelerator.autocast():
-            losses = self.objective.losses(self._predict(batch).float(), batch)
-        total = torch.dot(losses, counts)
-        minimized = total * (self.accelerator.num_processes / units)
-        if self.penalty is not None:
-            minimized = minimized + self.penalty(self.plain_model)
-        for parameter in self.parameters:
-            parameter.grad = None
-        minimized.backward()
-        if config.gradient_clip:
-            clip_gradients(self.parameters, config.gradient_clip)
-        self.optimizer.step()
-        if self.state.average is not None:
-            self.state.average.update(self.plain_model)
-        self._loss += total.detach()
-        progress.units += units
-        progress.step, progress.batch = progress.step + 1, progress.batch + 1
 
     def _finish_epoch(self) -> dict[str, Any]:
         progress, config = self.state.progress, self.config
@@ -231,12 +227,14 @@ class Trainer:
         if self.folder is not None and self.accelerator.is_main_process:
             with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as log:
                 log.write(_line(row))
+        if self.after_epoch is not None:
+            self.after_epoch(row)
         return row
 
     def _check_convergence(self, loss: float) -> None:
         progress = self.state.progress
         hint = "lower learning_rate or the layer's step_size, set gradient_clip, or check the scale of the data"
-        if not all(bool(parameter.isfinite().all()) for parameter in self.parameters):
+        if not all(bool(parameter.isfinite().all()) for parameter in self.step.parameters):
             raise DivergedError(f"expected finite weights, got NaN or infinity in epoch {progress.epoch}; {hint}.")
         if progress.history and loss > max(DIVERGED, progress.history[-1]["train_loss"]):
             got = f"got {loss:.3g} in epoch {progress.epoch}"
@@ -259,45 +257,14 @@ class Trainer:
         if self.config.select == "best":
             self.state.best = snapshot(self.plain_model)
 
-    @torch.no_grad()
     def _evaluate(self, source: BatchSource) -> tuple[float, float]:
-        self.model.eval()
-        sums = torch.zeros(3, dtype=torch.float64, device=self.accelerator.device)
-        for batch, counts, _ in source.batches():
-            with self.accelerator.autocast():
-                prediction = self._predict(batch, ragged=source.is_ragged).float()
-            units = self.objective.units(batch)
-            parts = (self.objective.losses(prediction, batch), self.objective.metrics(prediction, batch), units)
-            sums += torch.stack([(part * counts).sum().double() for part in parts])
-        loss, metric, units = self._total(sums).tolist()
-        return loss / units, self.objective.finish(metric, units)
-
-    def _predict(self, batch: SequenceBatch, *, ragged: bool | None = None) -> Tensor:
-        ragged = self.train_source.is_ragged if ragged is None else ragged
-        return self.model(batch.values, batch.lengths if ragged else None, batch.timespans)
-
-    def _augmented(self, batch: SequenceBatch) -> SequenceBatch:
-        if self.config.subsample:
-            batch = subsample_steps(batch, self.config.subsample)
-        if self.config.input_noise and batch.values.is_floating_point():
-            noise = self.config.input_noise * torch.randn_like(batch.values)
-            if self.train_source.is_ragged:
-                noise = noise.masked_fill(~batch.mask[..., None], 0.0)
-            batch = batch.with_values(batch.values + noise)
-        return batch
-
-    def _global_units(self, whole: Tensor) -> float:
-        """Count what all processes' shares of a batch contribute to the mean, without asking the device."""
-        if not self.objective.steps:
-            return float(len(whole))
-        lengths = self.train_source.lengths[whole]
-        return float((lengths.clamp(max=self.config.subsample) if self.config.subsample else lengths).sum())
+        return evaluate(self.model, self.objective, source, autocast=self.accelerator.autocast, total=self._total)
 
     def _collect_loss(self) -> None:
         """Move the loss summed on the devices into the progress; the device is read once, not at every step."""
         progress = self.state.progress
-        progress.loss_sum += float(self._total(self._loss))
-        self._loss.zero_()
+        progress.loss_sum += float(self._total(self.step.loss_sum))
+        self.step.loss_sum.zero_()
         if not progress.loss_sum < float("inf"):
             raise DivergedError(
                 f"expected a finite loss, got {progress.loss_sum} in epoch {progress.epoch + (progress.batch > 0)}; "
@@ -314,7 +281,9 @@ class Trainer:
     def _metric_key(self) -> str:
         return f"validation_{self.objective.metric}"
 
-    def _source(self, data: SequenceBatch, batch_size: int, transform: BatchTransform | None) -> BatchSource:
+    def _source(
+        self, data: SequenceBatch, batch_size: int, transform: BatchTransform | None, **options: Any
+    ) -> BatchSource:
         return BatchSource(
             data,
             batch_size,
@@ -323,6 +292,8 @@ class Trainer:
             process=self.accelerator.process_index,
             num_processes=self.accelerator.num_processes,
             transform=transform,
+            borders=self.config.buckets,
+            **options,
         )
 
     def _checkpoint_is_due(self) -> bool:
@@ -375,7 +346,7 @@ class Trainer:
 
     def _restart(self, checkpoint: Checkpoint) -> dict[str, Tensor]:
         """Go on from the weights with other settings; the optimizer and the average begin anew."""
-        groups = self.optimizer.state_dict()["param_groups"]
+        groups = self.state.optimizer.state_dict()["param_groups"]
         plain = checkpoint.values | {"optimizer_groups": groups, "optimizer_values": {}, "average_steps": 0}
         begins_anew = ("optimizer/", "average/")
         kept = {name: value for name, value in checkpoint.tensors.items() if not name.startswith(begins_anew)}
@@ -396,17 +367,12 @@ class Trainer:
             write_atomically(self.folder / "metrics.jsonl", "".join(map(_line, self.state.progress.history)))
 
 
-def _make_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    # One pass over each weight instead of a dozen; torch has it for real numbers, and takes groups of them on a GPU.
-    fused = all(parameter.device.type == "cpu" and parameter.is_floating_point() for parameter in parameters)
-    shared: dict[str, Any] = {"lr": config.learning_rate, "weight_decay": config.weight_decay, "fused": fused or None}
-    if config.optimizer == "sgd":
-        return torch.optim.SGD(parameters, momentum=config.momentum, **shared)
-    if config.optimizer == "muon":
-        return Muon(parameter_groups(model, config.matrix_rate), **shared)
-    kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-    return kind(parameters, **shared)
+def _penalty(config: TrainingConfig, model: nn.Module) -> Penalty | None:
+    if not config.rkhs_penalty:
+        return None
+    from sostenuto.training.penalty import RKHSPenalty
+
+    return RKHSPenalty.of(config, model)
 
 
 def _line(row: dict[str, Any]) -> str:

@@ -5,8 +5,6 @@ import torch
 from torch import nn
 
 from sostenuto.checks import InputError
-from sostenuto.experiments.tasks.device_part import Drawn
-from sostenuto.experiments.tasks.device_step import predict
 from sostenuto.experiments.tasks.long_data import word_stand_in
 from sostenuto.experiments.tasks.word_memory import AttentionLayer, Sentiment, ids_of, remembered_words
 from sostenuto.models.tokens import TokenClassifier
@@ -35,9 +33,9 @@ def test_padding_is_not_looked_at(name):
     torch.manual_seed(0)
     model = TokenClassifier(LAYERS[name](), 20, 2, "mean").eval()
     ids, lengths = torch.randint(1, 20, (4, 9)), torch.tensor([3, 9, 5, 1])
-    drawn = Drawn(ids, torch.zeros(4, dtype=torch.long), lengths)
     alone = torch.cat([model(ids[row : row + 1, : lengths[row]]) for row in range(4)])
-    torch.testing.assert_close(predict(model, drawn), alone)
+    model.packs = False
+    torch.testing.assert_close(model(ids, lengths), alone)
 
 
 def test_every_word_has_its_own_law():

@@ -11,8 +11,8 @@ from typing import Any
 from sostenuto.checks import require
 from sostenuto.data.dataset import Dataset
 from sostenuto.experiments.expectation import ONE_SEED, STANDARD_ERRORS
-from sostenuto.experiments.tasks.device_training import scored_cell, train_cell
 from sostenuto.experiments.tasks.recipe import Recipe, in_words, make_recipe, with_seed
+from sostenuto.experiments.tasks.trained_cells import scored_cell, train_cell
 from sostenuto.experiments.workbench import Workbench
 from sostenuto.report.figures.plot import lines
 
@@ -166,7 +166,7 @@ def less_budget(first: Trained, second: Trained) -> str:
     said = [f"{second.name} had {theirs} epochs, {first.name} {ours}"] if theirs < ours else []
     if second.tried < first.tried:
         said.append(f"{second.name} had {second.tried} settings to choose from, {first.name} {first.tried}")
-    if first.recipe.device.views and not second.recipe.device.views:
+    if first.recipe.variation.views and not second.recipe.variation.views:
         said.append(f"{first.name} was trained with views, {second.name} without")
     return ", ".join(said)
 

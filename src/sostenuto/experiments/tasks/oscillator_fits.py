@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 
 from sostenuto.data.dataset import Dataset, SequenceSet
-from sostenuto.experiments.tasks.device_training import scored_cell, train_cell
-from sostenuto.experiments.tasks.recipe import DeviceConfig, Recipe, make_recipe
+from sostenuto.experiments.tasks.recipe import Recipe, VariationConfig, make_recipe
+from sostenuto.experiments.tasks.trained_cells import scored_cell, train_cell
 from sostenuto.experiments.workbench import Workbench
 from sostenuto.training.config import DataConfig, TrainingConfig
 
-_MODEL = ("hidden_size", "num_layers", "step_size", "stiffness", "dropout", "skip", "learn_step")
-_KNOWN = {*_MODEL, *(one.name for kind in (DataConfig, TrainingConfig, DeviceConfig) for one in fields(kind))}
+_MODEL = ("hidden_size", "num_layers", "step_size", "stiffness", "dropout", "skip", "learn_step", "readout_dropout")
+_KNOWN = {*_MODEL, "tf32"} | {
+    one.name for kind in (DataConfig, TrainingConfig, VariationConfig) for one in fields(kind)
+}
 NOISY_DIGITS = "digits/noise-padded"
 """The embedded digits, eight rows of eight pixels and then noise: the stand-in of noise-padded CIFAR-10."""
 

@@ -1,4 +1,4 @@
-"""A recipe: all that a training on the device depends on, as plain data."""
+"""A recipe: all that a training of an experiment depends on, as plain data."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -7,19 +7,16 @@ from typing import Any
 from sostenuto.checks import check_count, check_fraction, require
 from sostenuto.training.config import DataConfig, ModelConfig, RunConfig, TrainingConfig, overlaid
 
-_CHECKPOINT_SECONDS = 20.0
+_TRAINING = TrainingConfig(
+    checkpoint_seconds=20.0, graph=True, drop_last=True, decayed="matrices", evaluation_batch=1000
+)
 
 
 @dataclass(frozen=True)
-class DeviceConfig:
-    """How a training runs on its device, and what it adds to a `RunConfig`.
+class VariationConfig:
+    """How the sequences of a training batch are varied, each time they are drawn.
 
     Args:
-        graph: on CUDA, record the whole step once and replay it; layers that ask the device cannot (ExpRNN, cuDNN's).
-        tf32: on CUDA, let products of matrices round to TensorFloat-32.
-        readout_dropout: dropout on what the read-out sees.
-        embedding_rate: learning rate of word vectors, as a share of that of the other weights; 0 keeps them as given.
-        even_words: give the word vectors one second moment together (`EvenAdam`), so that rare words move less.
         mixing: mix each training sequence with another of its batch, and the loss alike, by a share drawn evenly
             between 0 and this (after mixup, Zhang et al. 2018); for classes.
         image_width: pixels of a row, where sequences are images read row by row (or in the data set's own order); the
@@ -32,16 +29,8 @@ class DeviceConfig:
         zoom: make images larger or smaller by up to this share.
         bend: move pixels by a smooth random field of about so many pixels (after Simard, Steinkraus and Platt 2003).
         noise_steps: append standard normal noise, drawn anew for every batch, up to so many steps; 0 for none.
-        buckets: lengths at which sequences are sorted into batches of similar length.
-        evaluate_every: epochs between two scores on the validation part.
-        evaluation_batch: sequences scored at once.
     """
 
-    graph: bool = True
-    tf32: bool = False
-    readout_dropout: float = 0.0
-    embedding_rate: float = 1.0
-    even_words: bool = False
     mixing: float = 0.0
     image_width: int = 0
     view_share: float = 1.0
@@ -52,13 +41,8 @@ class DeviceConfig:
     zoom: float = 0.0
     bend: float = 0.0
     noise_steps: int = 0
-    buckets: tuple[int, ...] = ()
-    evaluate_every: int = 1
-    evaluation_batch: int = 1000
 
     def __post_init__(self) -> None:
-        check_fraction("readout_dropout", self.readout_dropout)
-        require(self.embedding_rate >= 0, "expected an embedding_rate of at least 0", f"got {self.embedding_rate}")
         check_fraction("mixing", self.mixing)
         check_count("image_width", self.image_width, least=0)
         check_fraction("view_share", self.view_share, one=True)
@@ -67,8 +51,6 @@ class DeviceConfig:
             most = getattr(self, name)
             require(most >= 0, f"expected {name} of at least 0", f"got {most}")
         check_count("noise_steps", self.noise_steps, least=0)
-        check_count("evaluate_every", self.evaluate_every)
-        check_count("evaluation_batch", self.evaluation_batch)
         hint = "set image_width to the pixels of a row"
         require(self.image_width > 0 or not self.views, "expected an image_width for views of images", "got none", hint)
 
@@ -85,19 +67,19 @@ class DeviceConfig:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Data, model, training and device.
+    """Data, model and training, and how training batches are varied.
 
     >>> recipe = make_recipe({"layer": "unicornn", "hidden_size": 8, "epochs": 2, "tf32": True})
-    >>> recipe.run.model.options, recipe.run.training.epochs, recipe.device.tf32
-    ({'hidden_size': 8}, 2, True)
+    >>> recipe.run.model.options, recipe.run.training.epochs, recipe.run.training.precision
+    ({'hidden_size': 8}, 2, 'tf32')
     """
 
     run: RunConfig = field(default_factory=RunConfig)
-    device: DeviceConfig = field(default_factory=DeviceConfig)
+    variation: VariationConfig = field(default_factory=VariationConfig)
 
     def to_dict(self) -> dict[str, Any]:
         """Return nested dicts of plain values; how often a checkpoint is written changes nothing and is left out."""
-        values = {**self.run.to_dict(), "device": asdict(self.device)}
+        values = {**self.run.to_dict(), "variation": asdict(self.variation)}
         values["training"].pop("checkpoint_seconds")
         return values
 
@@ -117,7 +99,7 @@ def in_words(recipe: Recipe) -> str:
     >>> in_words(make_recipe({"layer": "lstm", "epochs": 3, "batch_size": 8, "learning_rate": 0.01}))
     'without views; AdamW, 3 epochs of batches of 8, one-cycle up to 0.01, gradients clipped at 1'
     """
-    training, device = recipe.run.training, recipe.device
+    training, variation = recipe.run.training, recipe.variation
     names = {"adamw": "AdamW", "adam": "Adam", "sgd": "SGD", "muon": "Muon"}
     rate = f"{training.schedule} {'up to' if training.schedule == 'one-cycle' else 'from'} {training.learning_rate:g}"
     told = [names.get(training.optimizer, training.optimizer)]
@@ -127,40 +109,43 @@ def in_words(recipe: Recipe) -> str:
         "gradients clipped at": training.gradient_clip,
         "weights averaged with decay": training.ema_decay,
         "input noise": training.input_noise,
-        "mixing": device.mixing,
+        "mixing": variation.mixing,
     }
     told += [f"{what} {value:g}" for what, value in further.items() if value]
-    return f"{_view_words(device)}; {', '.join(told)}"
+    return f"{_view_words(variation)}; {', '.join(told)}"
 
 
-def _view_words(device: DeviceConfig) -> str:
+def _view_words(variation: VariationConfig) -> str:
     """Name the views of training images, or say that there are none."""
-    if not device.views:
+    if not variation.views:
         return "without views"
-    said = ["mirrored"] if device.mirror else []
-    if device.moves:
+    said = ["mirrored"] if variation.mirror else []
+    if variation.moves:
         parts = {"shift": " pixels of shift", "turn": "° of turn", "bend": " pixels of bend"}
-        said += [f"{getattr(device, name):g}{unit}" for name, unit in parts.items() if getattr(device, name)]
-        said += [f"{100 * device.zoom:g} % of zoom"] if device.zoom else []
-        said += [f"{100 * device.view_share:g} % of the images"] if device.view_share < 1 else []
+        said += [f"{getattr(variation, name):g}{unit}" for name, unit in parts.items() if getattr(variation, name)]
+        said += [f"{100 * variation.zoom:g} % of zoom"] if variation.zoom else []
+        said += [f"{100 * variation.view_share:g} % of the images"] if variation.view_share < 1 else []
     return f"with views ({', '.join(said)})"
 
 
 def make_recipe(settings: Mapping[str, Any]) -> Recipe:
-    """Read a recipe from flat settings: names of `DataConfig`, `TrainingConfig` and `DeviceConfig`, else the layer's.
+    """Read a recipe from flat settings: names of the fields of the configs, else options of the layer.
 
-    ``layer``, ``readout``, ``embedding_size`` and ``embedding_dropout`` are the model's own; ``option.NAME`` is the
-    layer's where another has that name too (``option.precision``). A validation part of 5 %
-    and unscaled values are the defaults, as pixels in [0, 1] want no scaling.
+    ``layer``, ``readout``, ``readout_dropout``, ``embedding_size`` and ``embedding_dropout`` are the model's own;
+    ``option.NAME`` is the layer's where another has that name too (``option.precision``); ``tf32`` is a precision. A
+    validation part of 5 % and unscaled values are the defaults, as pixels in [0, 1] want no scaling; steps are graphs
+    of whole batches, and weight decay is for matrices.
     """
-    groups: dict[str, dict[str, Any]] = {"data": {}, "model": {}, "training": {}, "device": {}, "options": {}}
-    kinds = {"data": DataConfig, "model": ModelConfig, "training": TrainingConfig, "device": DeviceConfig}
+    kinds = {"data": DataConfig, "model": ModelConfig, "training": TrainingConfig, "variation": VariationConfig}
+    groups: dict[str, dict[str, Any]] = {name: {} for name in (*kinds, "options")}
     for name, value in settings.items():
         home = next((key for key, kind in kinds.items() if name in kind.__dataclass_fields__), "options")
-        name = name.removeprefix("option.")
-        groups[home][name] = tuple(value) if home == "device" and isinstance(value, list) else value
+        groups[home][name.removeprefix("option.")] = value
     require("layer" in settings, "expected a layer in a recipe", f"got {sorted(settings)}")
+    if groups["options"].pop("tf32", False):
+        groups["training"]["precision"] = "tf32"
     data = overlaid(DataConfig(scaling="none", validation=0.05), groups["data"])
     model = replace(overlaid(ModelConfig(), groups["model"]), options=groups["options"])
-    training = overlaid(TrainingConfig(checkpoint_seconds=_CHECKPOINT_SECONDS), groups["training"])
-    return Recipe(RunConfig(data, model, training), DeviceConfig(**groups["device"]))
+    return Recipe(
+        RunConfig(data, model, overlaid(_TRAINING, groups["training"])), VariationConfig(**groups["variation"])
+    )

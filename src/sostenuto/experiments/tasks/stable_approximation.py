@@ -17,8 +17,8 @@ import numpy as np
 from sostenuto.audits import perturbation_error
 from sostenuto.data.dataset import Dataset, SequenceSet
 from sostenuto.data.tasks.linear_functional import linear_functional
-from sostenuto.experiments.tasks.device_training import train_cell, trained_model
 from sostenuto.experiments.tasks.recipe import Recipe, make_recipe
+from sostenuto.experiments.tasks.trained_cells import train_cell, trained_model
 from sostenuto.experiments.workbench import Workbench
 from sostenuto.report.figures.plot import lines
 from sostenuto.report.palette import MUTED

@@ -7,8 +7,8 @@ from typing import Any
 
 from sostenuto.data.dataset import Dataset
 from sostenuto.experiments.tasks.contest import candidates
-from sostenuto.experiments.tasks.device_training import Probe, scored_cell, train_cell
 from sostenuto.experiments.tasks.recipe import Recipe, with_seed
+from sostenuto.experiments.tasks.trained_cells import Probe, scored_cell, train_cell
 from sostenuto.experiments.workbench import Workbench
 from sostenuto.training.trainer import DivergedError
 

@@ -17,9 +17,8 @@ from sostenuto.data.dataset import Dataset
 from sostenuto.data.encoding import Encoding
 from sostenuto.data.parts import divide
 from sostenuto.experiments.tasks.contest import candidates
-from sostenuto.experiments.tasks.device_part import DevicePart
-from sostenuto.experiments.tasks.device_training import DeviceTraining, evaluate
 from sostenuto.experiments.tasks.recipe import Recipe, with_seed
+from sostenuto.experiments.tasks.trained_cells import prepare, score, word_vectors
 from sostenuto.experiments.workbench import Workbench
 from sostenuto.models.tokens import TokenClassifier
 from sostenuto.report.figures.plot import lines
@@ -87,16 +86,16 @@ def text_encoder(encoding: Encoding, recipe: Recipe, dataset: Dataset) -> TokenC
     model = recipe.run.model
     require(model.layer == ATTENTION, f"expected the layer {ATTENTION!r}", f"got {model.layer!r}")
     require(model.readout != "last", "expected a read-out of all words, mean or max", f"got {model.readout!r}")
-    vectors = dataset.extras.get("embedding")
-    fits = vectors is not None and vectors.shape[1] == model.embedding_size
-    return TokenClassifier(
+    classifier = TokenClassifier(
         AttentionLayer(model.embedding_size, **model.options),
         encoding.vocabulary_size,
         encoding.output_size,
-        model.readout,  # pyright: ignore[reportArgumentType]
+        model.readout,
         embedding_dropout=model.embedding_dropout,
-        embedding=torch.as_tensor(vectors) if fits else None,
+        embedding=word_vectors(dataset, recipe),
     )
+    classifier.readout_dropout = model.readout_dropout
+    return classifier
 
 
 FLOOR = 1e-9
@@ -146,7 +145,7 @@ def sentiment_cell(
     depends |= {"steps": sum(map(len, dataset.train.sequences))}
 
     def work() -> dict[str, Any]:
-        training = DeviceTraining(
+        training = prepare(
             dataset,
             recipe,
             bench.device,
@@ -159,9 +158,8 @@ def sentiment_cell(
         test = divide(dataset, recipe.run.data, seed=0).test
         require(test is not None, f"expected a test part of {dataset.name}", "got none")
         assert test is not None
-        part = DevicePart.of(training.encoding.encode(test), bench.device)
-        accuracy = evaluate(training.step.model, training.encoding, part, recipe)[1]
-        model = Sentiment(training.step.model.cpu().double())
+        accuracy = score(training.model, training.encoding, test, recipe, bench.device)[1]
+        model = Sentiment(training.model.cpu().double())
         return {
             "validation": abs((progress.best_score or [0.0])[0]),
             "test": accuracy,

@@ -23,7 +23,8 @@ class LevelDecay(Record):
     e^{−slowest n} ≥ |Δ_n|/|Δ_0| ≥ e^{−fastest n} for equal inputs; None where nothing is proved. An input difference
     of size 1 adds at most ``entering``, the output moves by at most ``leaving`` per unit of the norm, and a state
     reached from 0 is at most ``reach`` large; None where no bound is known. ``distortion`` is what going from the norm
-    of either side to the Euclidean one and back costs at most.
+    of either side to the Euclidean one and back costs at most. ``clock`` are the two rates per unit of time where spans
+    vary and more is known than the least span and the largest say.
     """
 
     fastest: float | None
@@ -32,6 +33,7 @@ class LevelDecay(Record):
     leaving: float | None = None
     reach: float | None = None
     distortion: tuple[float | None, float | None] = (None, None)
+    clock: tuple[float | None, float | None] = (None, None)
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,8 @@ class MemoryCertificate(Record):
     (None: not proved, or false). With ``drive`` it is about inputs that keep activations' arguments that small.
     ``per_unit`` are the half-lives, at least, of the units of the lowest layer, each in its own norm: a layer remembers
     as long as its best units. ``layers`` are the half-lives of all layers, each for equal inputs to it. ``checked``
-    names the proof, ``conditions`` what it assumes, ``reason`` why a side is missing.
+    names the proof, ``conditions`` what it assumes, ``reason`` why a side is missing. ``remembers_time`` and
+    ``forgets_time`` are the same in the unit of the time spans, where there are spans.
 
     >>> from sostenuto.nn import UnICORNN
     >>> certificate = UnICORNN(1, 8, step_size=0.1, stiffness=1.0).memory_certificate()
@@ -79,6 +82,8 @@ class MemoryCertificate(Record):
     levels: tuple[LevelDecay, ...] = ()
     spans: tuple[float, float] = (1.0, 1.0)
     drive: float | None = None
+    remembers_time: float | None = None
+    forgets_time: float | None = None
 
     @property
     def holds(self) -> bool:
@@ -148,9 +153,11 @@ class MemoryCertificate(Record):
         scope = "Whatever it reads" if self.drive is None else f"While activations read within ±{self.drive:g}"
         said = []
         if self.remembers_at_least > 0:
-            said.append(f"at least half of its memory is left after {_count(self.remembers_at_least)}")
+            steps = _count(self.remembers_at_least, self.remembers_time)
+            said.append(f"at least half of its memory is left after {steps}")
         if self.forgets_at_most is not None:
-            said.append(f"at most half of its memory is left after {_count(math.ceil(self.forgets_at_most))}")
+            steps = _count(math.ceil(self.forgets_at_most), self.forgets_time)
+            said.append(f"at most half of its memory is left after {steps}")
         if len(self.per_unit) > 1 and self.remembers_at_least > 0:
             middle, best = float(np.median(self.per_unit)), max(self.per_unit)
             said[0] += f" (half of its units: {_count(middle)}, the longest: {_count(best)})"
@@ -219,7 +226,11 @@ def remembering(
         tuple(levels),
         spans,
     )
-    return replace(found, forgets_at_most=_at_most(found))
+    found = replace(found, forgets_at_most=_at_most(found))
+    if spans == (1.0, 1.0):
+        return found
+    least, most = _in_time(found)
+    return replace(found, remembers_time=least, forgets_time=most)
 
 
 def inside_blocks(directions: Sequence[MemoryCertificate]) -> MemoryCertificate:
@@ -272,6 +283,17 @@ def _at_most(found: MemoryCertificate) -> float | None:
     return None if steps is None else float(steps)
 
 
+def _in_time(found: MemoryCertificate) -> tuple[float, float | None]:
+    """Turn steps into time by the spans they have at least, or at most; take the clock's rates where they say more."""
+    fast, slow = found.levels[0].clock
+    least = max(min(found.remembers_at_least * found.spans[0], EVER), _at_least(fast) if fast is not None else 0.0)
+    if found.forgets_at_most is None:
+        return least, None
+    most = found.forgets_at_most * found.spans[1]
+    alone = len(found.levels) == 1 and slow is not None and slow > 0
+    return least, min(most, _UPPER_LN2 / slow * (1 + 1e-15)) if alone and slow else most
+
+
 def _first_below(
     matrix: np.ndarray, start: np.ndarray, level: float, largest: int, *, every: bool = False
 ) -> int | None:
@@ -299,8 +321,8 @@ def _first_below(
     return high
 
 
-def _count(steps: float) -> str:
+def _count(steps: float, time: float | None = None) -> str:
     if steps >= EVER:
         return "any number of steps"
     shown = f"{steps:.3g}" if steps < 10 or steps >= 1e6 else f"{math.floor(steps):,}".replace(",", " ")
-    return f"{shown} steps"
+    return f"{shown} steps" + (f" ({time:.4g} in the unit of the time spans)" if time is not None else "")

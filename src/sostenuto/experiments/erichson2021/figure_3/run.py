@@ -10,8 +10,8 @@ from sostenuto.audits import noise_accuracy
 from sostenuto.data.dataset import Dataset
 from sostenuto.experiments import Settings, Workbench
 from sostenuto.experiments.tasks.contest import Trained, compete, report
-from sostenuto.experiments.tasks.device_training import trained_model
 from sostenuto.experiments.tasks.long_data import folded
+from sostenuto.experiments.tasks.trained_cells import trained_model
 from sostenuto.report.figures.plot import lines
 
 NAMES = {

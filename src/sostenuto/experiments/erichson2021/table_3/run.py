@@ -9,8 +9,8 @@ from sostenuto.audits import adversarial_accuracy, hessian_spectrum
 from sostenuto.data.dataset import Dataset
 from sostenuto.experiments import Settings, Workbench
 from sostenuto.experiments.tasks.contest import Trained, compete, report
-from sostenuto.experiments.tasks.device_training import trained_model
 from sostenuto.experiments.tasks.long_data import folded
+from sostenuto.experiments.tasks.trained_cells import trained_model
 
 NAMES = {"ode": "neural-ODE RNN", "antisymmetric": "antisymmetric RNN", "lipschitz": "Lipschitz RNN"}
 ATTACKS = ("PGD", "DeepFool, l2", "DeepFool, linf")

@@ -4,8 +4,8 @@ from functools import partial
 from typing import Any
 
 from sostenuto.experiments import Settings, Workbench
-from sostenuto.experiments.tasks.device_training import train_cell, trained_model
 from sostenuto.experiments.tasks.oscillator_fits import oscillator_recipe
+from sostenuto.experiments.tasks.trained_cells import train_cell, trained_model
 from sostenuto.report.figures.plot import lines
 
 

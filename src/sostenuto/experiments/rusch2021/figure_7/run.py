@@ -5,8 +5,8 @@ from functools import partial
 import numpy as np
 
 from sostenuto.experiments import Settings, Workbench
-from sostenuto.experiments.tasks.device_training import train_cell
 from sostenuto.experiments.tasks.oscillator_fits import images_before_noise, oscillator_recipe
+from sostenuto.experiments.tasks.trained_cells import train_cell
 from sostenuto.models.base import SequenceModel
 from sostenuto.report.figures.plot import lines
 

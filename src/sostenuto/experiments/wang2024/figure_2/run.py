@@ -6,7 +6,6 @@ from functools import partial
 
 from sostenuto.data.dataset import Dataset
 from sostenuto.experiments import Settings, Workbench
-from sostenuto.experiments.tasks.device_training import train_cell
 from sostenuto.experiments.tasks.stable_approximation import (
     DRAWN,
     betas_of,
@@ -24,6 +23,7 @@ from sostenuto.experiments.tasks.stable_approximation import (
     told,
 )
 from sostenuto.experiments.tasks.teachers import deviation
+from sostenuto.experiments.tasks.trained_cells import train_cell
 
 
 def run(settings: Settings, bench: Workbench) -> None:
