@@ -33,6 +33,8 @@ class Hiding:
 
 def hide(names):
     sys.meta_path[:] = [Hiding(finder, frozenset(names)) for finder in sys.meta_path]
+    for loaded in [name for name in sys.modules if name.partition(".")[0] in names]:
+        del sys.modules[loaded]
 """
 
 

@@ -1,5 +1,6 @@
 """Calling the command line in this process, and small files to call it with."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,18 @@ def said(result: Result) -> str:
     assert lines[0].endswith(".")
     assert "Traceback" not in result.stderr
     return lines[0].removeprefix("sostenuto: ")
+
+
+def same_answers(one: dict[str, str], other: dict[str, str]) -> bool:
+    """Whether two rows of predictions agree, numbers to float32: a product rounds by the size of its batch."""
+    return one.keys() == other.keys() and all(_same(value, other[name]) for name, value in one.items())
+
+
+def _same(one: str, other: str) -> bool:
+    try:
+        return math.isclose(float(one), float(other), rel_tol=1e-5, abs_tol=1e-6)
+    except ValueError:
+        return one == other
 
 
 def write_waves(path: Path, count: int = 24, *, channels: int = 2, seed: int = 0, targets: Any = "classes") -> Path:

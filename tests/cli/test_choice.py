@@ -134,3 +134,20 @@ def test_other_networks_are_trained_beside_it_within_the_time(tmp_path):
     refused = call("fit", tmp_path / "train.npz", "--out", tmp_path / "other", "--compare", "forest")
     assert refused.exit_code == 2
     assert "expected compare to be one of" in refused.stderr
+
+
+def test_oscillators_are_tuned_and_never_below_their_default(tmp_path):
+    train = write_waves(tmp_path / "train.npz", targets="numbers")
+    options = ("--model", "oscillators", "-o", "n_units=32", "--seed", 1, "--out", tmp_path / "tuned")
+    result = call("tune", train, *options, "--trials", 3, "--json")
+    assert result.exit_code == 0, result.stderr
+    trials = [json.loads(line) for line in (tmp_path / "tuned" / "trials.jsonl").read_text().splitlines()]
+    assert trials[0]["settings"] == {}
+    best = json.loads(result.stdout)["best"]
+    assert best["score"] == max(trial["score"] for trial in trials)
+    result = call("fit", "--config", tmp_path / "tuned" / "best.toml", "--out", tmp_path / "run", "--quiet")
+    assert result.exit_code == 0, result.stderr
+    fitted = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert fitted["config"]["fitted"]["best_score"] == pytest.approx(best["score"])
+    words = said(call("tune", train, *options, "--sampler", "optuna"))
+    assert "expected the sampler 'random' for oscillators, got 'optuna'" in words

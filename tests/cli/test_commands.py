@@ -52,7 +52,7 @@ def test_a_real_process_from_fit_to_predict(tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     found = json.loads(done.stdout)
-    answer = program("predict", found["run"], str(test), "--quiet", cwd=tmp_path)
+    answer = program("predict", found["run"], str(test), "--quiet", "--device", "cpu", cwd=tmp_path)
     assert answer.returncode == 0
     assert answer.stdout == (tmp_path / found["run"] / "predictions.csv").read_text()
 

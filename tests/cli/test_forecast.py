@@ -13,7 +13,7 @@ from tests.report.html_check import Page
 def write_series(path, steps=200, *, several=False, beside=True):
     """Write a weekly season on a line, a column beside it, and dates."""
     generator = np.random.default_rng(0)
-    days = np.datetime64("2024-01-01") + np.arange(steps)
+    days = np.arange(np.datetime64("2024-01-01"), np.datetime64("2024-01-01") + np.timedelta64(steps, "D"))
     head = ["date", "price", *(["cov"] if beside else []), *(["shop"] if several else [])]
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
@@ -48,7 +48,9 @@ def test_the_target_is_forecast_better_than_by_simple_means(run):
     assert found["model"] == "forecaster"
     assert found["score"] < 0.6 * found["methods"]["previous value"]
     rows = rows_of((folder / "run" / "predictions.csv").read_text())
-    assert [row["time"] for row in rows] == [str(np.datetime64("2024-07-19") + i) for i in range(7)]
+    assert [row["time"] for row in rows] == [
+        str(np.datetime64("2024-07-19") + np.timedelta64(i, "D")) for i in range(7)
+    ]
     assert {row["channel"] for row in rows} == {"price"}
     truth = 10 + 0.02 * np.arange(200, 207) + 3 * np.sin(2 * np.pi * np.arange(200, 207) / 7)
     forecast = np.array([float(row["forecast"]) for row in rows])

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from sostenuto.estimators import OscillatorFeatures
 from sostenuto.estimators.rntk.base import unit_norm
 from sostenuto.kernels import NTK, RBF, Polynomial, RecurrentNTK, Signature
 from tests.cli.small import call, said, write_waves
@@ -46,6 +47,19 @@ class TestGram:
         expected = kernel([unit_norm(x) for x in np.load(data)["X"]])
         np.testing.assert_allclose(np.load(tmp_path / "gram.npy"), expected, rtol=1e-12)
 
+    def test_that_of_oscillators_is_of_a_whole_however_it_is_cut(self, tmp_path):
+        data = write_waves(tmp_path / "waves.npz", 12)
+        options = ("--kernel", "oscillators", "-o", "n_units=40", "--tile-size", 5, "--quiet")
+        result = call("gram", data, *options, "--out", tmp_path / "gram.npy")
+        assert result.exit_code == 0, result.stderr
+        sequences = np.load(data)["X"]
+        features = OscillatorFeatures(40, random_state=0).fit_transform(list(sequences))
+        varying = features[:, features.std(0) > 1e-6]
+        standard = (varying - varying.mean(0)) / varying.std(0)
+        np.testing.assert_allclose(
+            np.load(tmp_path / "gram.npy"), standard @ standard.T / standard.shape[1], rtol=1e-3, atol=1e-4
+        )
+
     def test_parts_raw_values_and_json(self, tmp_path):
         zarr = pytest.importorskip("zarr")
         out = tmp_path / "cross.zarr"
@@ -71,7 +85,7 @@ class TestGram:
 
     def test_refusals(self, tmp_path):
         data = write_waves(tmp_path / "waves.npz", 12)
-        assert "expected kernel to be one of 'rntk', 'ntk', 'signature', 'rbf', 'polynomial'" in said(
+        assert "expected kernel to be one of 'rntk', 'ntk', 'oscillators', 'signature', 'rbf', 'polynomial'" in said(
             call("gram", data, "--kernel", "x", "--out", tmp_path / "a.npy")
         )
         assert "expected options of RBF" in said(

@@ -195,13 +195,13 @@ def test_irregular_times_drive_the_oscillators():
     ],
 )
 def test_dates_go_on(start, unit, count, expected):
-    times = np.datetime64(start, unit) + np.arange(count)
+    times = np.datetime64(start, unit) + np.arange(count).astype(f"timedelta64[{unit}]")
     fitted = small(horizon=2).fit(np.arange(float(count)), times=times)
     assert fitted.future_times().astype("datetime64[D]").astype(str).tolist() == expected
 
 
 def test_days_of_trade_skip_weekends():
-    days = np.datetime64("2024-01-01") + np.arange(40)
+    days = np.datetime64("2024-01-01") + np.arange(40).astype("timedelta64[D]")
     days = days[np.is_busday(days)]
     walk = np.cumsum(np.random.default_rng(0).normal(size=len(days)))
     fitted = small(horizon=3).fit(walk, times=days.astype(str))
@@ -217,7 +217,7 @@ def test_saves_and_loads(fitted, tmp_path):
 
 
 def test_saves_dates(tmp_path):
-    times = np.datetime64("2020-01", "M") + np.arange(60)
+    times = np.datetime64("2020-01", "M") + np.arange(60).astype("timedelta64[M]")
     fitted = small(horizon=2).fit(seasonal(60), times=times)
     fitted.save(tmp_path / "a.safetensors")
     np.testing.assert_array_equal(so.Forecaster.load(tmp_path / "a.safetensors").future_times(), fitted.future_times())
@@ -240,7 +240,9 @@ def test_plots_history_forecast_and_interval(fitted, tmp_path):
     legend = figure.axes[0].get_legend().get_texts()
     assert [text.get_text() for text in legend] == ["series", "90% interval", "forecast"]
     figure.savefig(tmp_path / "forecast.png")
-    dated = small(horizon=2).fit(seasonal(60), times=np.datetime64("2020-01", "M") + np.arange(60))
+    dated = small(horizon=2).fit(
+        seasonal(60), times=np.datetime64("2020-01", "M") + np.arange(60).astype("timedelta64[M]")
+    )
     dated.plot().savefig(tmp_path / "dated.svg")
 
 

@@ -60,6 +60,14 @@ def test_one_series_for_each_class_is_enough_to_answer():
     assert np.isfinite(classifier.predict_proba(X_new)).all()
 
 
+def test_a_window_of_a_sequence_is_cut_from_its_ends():
+    X, _ = waves(6, length=50)
+    features = so.OscillatorFeatures(16, random_state=0).fit([row[: 20 + 3 * i] for i, row in enumerate(X)])
+    rows = features._read([row[: 20 + 3 * i] for i, row in enumerate(X)], None)
+    late = features.transform([row[: 20 + 3 * i][int(0.2 * (20 + 3 * i)) :] for i, row in enumerate(X)])
+    np.testing.assert_array_equal(rows.window(0.2, 1.0).features(features.bank_), late)
+
+
 def test_features_have_names_ranges_and_a_seed():
     X, _ = waves()
     features = so.OscillatorFeatures(40, random_state=3).fit(X)
@@ -264,3 +272,26 @@ def test_a_lost_worker_costs_time_only(few_rows, monkeypatch):
         there = so.OscillatorClassifier(30, random_state=0).fit(X, y, client=client)
     assert len(asked) == 5
     np.testing.assert_allclose(there.coef_, here.coef_, rtol=0, atol=1e-10 * np.abs(here.coef_).max())
+
+
+def test_the_kernel_is_what_a_ridge_on_standardized_features_sees():
+    X, y = waves(30, length=50)
+    kernel = so.OscillatorKernel(X, 40)
+    K = kernel(X)
+    np.testing.assert_allclose(K, K.T, rtol=1e-12)
+    assert np.linalg.eigvalsh(K).min() > -1e-12
+    np.testing.assert_allclose(kernel.diag(X), K.diagonal(), rtol=1e-12)
+    np.testing.assert_allclose(K.mean(0), 0, atol=1e-6)  # centered on the reference
+    np.testing.assert_allclose(kernel.diag(X).mean(), 1, rtol=1e-4)
+    ragged = [row[: 30 + i % 20] for i, row in enumerate(X)]
+    tiles = so.kernels.gram(kernel, ragged, X, progress=False, tile_size=7)
+    np.testing.assert_allclose(tiles, kernel(ragged, X), rtol=1e-10, atol=1e-12)
+    same = K[y[:, None] == y].mean()
+    assert same > 0.1 > K[y[:, None] != y].mean()
+
+
+def test_another_reference_is_another_matrix_on_disk(tmp_path):
+    X, _ = waves(12, length=50)
+    so.kernels.gram(so.OscillatorKernel(X, 20), X, out=tmp_path / "k.npy", progress=False)
+    with pytest.raises(InputError, match="other"):
+        so.kernels.gram(so.OscillatorKernel(X[:6], 20), X, out=tmp_path / "k.npy", progress=False)

@@ -12,6 +12,7 @@ from sostenuto.estimators import (
 
 # Small enough for a hundred trainings in seconds, large enough for the scores scikit-learn asks of each.
 SHARED = {
+    "device": "cpu",
     "num_layers": 1,
     "batch_size": 16,
     "training_options": {"label_smoothing": 0.0, "input_noise": 0.0, "weight_decay": 0.0},

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from sostenuto.checks import InputError
-from sostenuto.models.ridge import FEW, PENALTIES, LeaveOneOutRidge
+from sostenuto.models.ridge import FEW, PENALTIES, LeaveOneOutRidge, RidgeStatistics
 
 
 def problem(count, width, outputs=2, seed=0):
@@ -61,7 +61,8 @@ def test_the_penalty_has_the_least_error_over_the_judged_rows(some):
         misses = (left_out(rows, targets, weight, penalty) - targets).square().sum(1)
         return float((weight * misses)[judged].sum())
 
-    assert error(ridge.penalty) <= 1.0001 * min(error(float(penalty)) for penalty in 10 * PENALTIES)
+    size = float((weight[:, None] * rows.square()).sum()) / 60
+    assert error(ridge.penalty) <= 1.0001 * min(error(float(penalty)) for penalty in size * PENALTIES)
     everything = LeaveOneOutRidge.fit(features, targets, sample_weight=weight)
     assert (ridge.penalty != everything.penalty) == some
 
@@ -96,10 +97,24 @@ def test_slack_takes_the_least_penalty_that_is_nearly_as_good():
     features, targets, weight = problem(60, 10, seed=3)
     exact, slack = (LeaveOneOutRidge.fit(features, targets, sample_weight=weight, slack=s) for s in (0.0, 0.1))
     rows, weight = (features - exact.center) / exact.scale, weight / weight.mean()
+    size = float((weight[:, None] * rows.square()).sum()) / 60
     errors = {
         penalty: float((weight[:, None] * (left_out(rows, targets, weight, penalty) - targets).square()).sum())
-        for penalty in (10 * PENALTIES).tolist()
+        for penalty in (size * PENALTIES).tolist()
     }
     good = [penalty for penalty, error in errors.items() if error <= 1.1 * min(errors.values())]
     assert slack.penalty == pytest.approx(min(good))
     assert slack.penalty < exact.penalty
+
+
+def test_features_that_vary_within_rows_count_less():
+    """Two features tell the classes apart; the one that is known to vary by itself gets next to no weight."""
+    targets = torch.tensor([[1.0], [-1.0]]).repeat(5, 1)
+    features = targets.repeat(1, 2).double()
+    within = torch.tensor([0.0, 99.0], dtype=torch.float64)
+    slope, _ = LeaveOneOutRidge.fit(features, targets, within=within).line()
+    assert float(slope[1] / slope[0]) == pytest.approx(0.01)
+    sums = RidgeStatistics.of(features, targets, features[0])
+    torch.testing.assert_close(
+        sums.solve(0.1, within)[0][:, 0] @ torch.tensor([-0.01, 1.0]).double(), torch.tensor(0.0).double()
+    )

@@ -79,6 +79,7 @@ def test_parameters_and_their_start():
 
 
 def test_certificates():
+    pytest.importorskip("cvxpy", reason="the matrix inequality needs the certificates extra")
     layer = CoRNN(1, 4, step_size=0.05, gamma=1.0, epsilon=2.0)
     with torch.no_grad():
         layer.weight_hh_l0.mul_(0.01)

@@ -104,7 +104,7 @@ def test_copies_and_pickles_stream_on_their_own():
 
 
 def test_inference_mode():
-    layer, x = LAYERS["damped"](2, 4), torch.randn(3, 3, 2)
+    layer, x = make("damped"), torch.randn(3, 3, 2, dtype=torch.float64)
     with torch.inference_mode():
         output, _ = stream(layer, x)
     close(output.clone(), layer(x)[0].detach())

@@ -6,6 +6,7 @@ import torch
 
 from sostenuto.checks import InputError
 from sostenuto.ops.damped import BACKENDS, damped_scan, held_coefficients
+from sostenuto.ops.damped.coefficients import held_coefficients_reference
 from tests.laws.op_laws import LOOP, RecurrenceLaws, close, compare, differentiate
 
 
@@ -124,3 +125,34 @@ def test_an_unknown_backend_is_refused():
     zero = torch.zeros(2, 1, 1, 1)
     with pytest.raises(InputError, match="expected backend to be one of"):
         damped_scan(torch.zeros(1, 1, 1), torch.zeros(1, 2), zero, zero, torch.zeros(2, 1), backend="fast")
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-11), (torch.float32, 5e-6)])
+@pytest.mark.parametrize("spread", [False, True])
+def test_coefficients_are_the_references(dtype, tolerance, spread):
+    """From slow units, whose gradient is a series, to fast ones; spans of 0 and of many turns."""
+    torch.manual_seed(0)
+    fine = {"dtype": torch.float64}
+    decay, frequency = (torch.exp(torch.linspace(-7, 1.2, 20, **fine))[torch.randperm(20)] for _ in range(2))
+    spans = torch.tensor([[0.0, 1e-3, 1.0], [0.3, 30.0, 2.5]], **fine) if spread else None
+    values = [decay, frequency, spans, 0.1 + torch.rand(20, **fine)]
+    arriving = [torch.randn(2, *((2, 3) if spread else (1, 1)), 20, **fine) for _ in range(2)]
+
+    def differentiated(function, kind):
+        leaves = [None if value is None else value.to(kind).requires_grad_() for value in values]
+        results = function(*leaves)
+        used = [leaf for leaf in leaves if leaf is not None]
+        return [*results, *torch.autograd.grad(results, used, [part.to(kind) for part in arriving])]
+
+    def reference(decay, frequency, spans, scale):
+        return held_coefficients_reference(decay, frequency, scale, spans)
+
+    truth = differentiated(reference, torch.float64)
+    for found, expected in zip(differentiated(held_coefficients, dtype), truth, strict=True):
+        close(found.detach().double(), expected.detach(), tolerance)
+
+
+def test_second_derivatives_of_coefficients():
+    torch.manual_seed(0)
+    values = [torch.rand(3, dtype=torch.float64).add(0.2).requires_grad_() for _ in range(2)]
+    assert torch.autograd.gradgradcheck(held_coefficients, values)

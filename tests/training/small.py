@@ -51,7 +51,8 @@ def make_trainer(config: TrainingConfig, folder: Path | None = None, **options: 
     model = options.pop("model", None) or make_model(objective)
     train = options.pop("train", None) or make_data(objective=objective)
     validation = options.pop("validation", make_data(9, objective=objective, seed=1))
-    return Trainer(model, objective, config, train, validation, folder=folder, device="cpu", progress=False, **options)
+    options = {"device": "cpu", "progress": False, **options}
+    return Trainer(model, objective, config, train, validation, folder=folder, **options)
 
 
 def weights(trainer: Trainer) -> dict[str, Tensor]:

@@ -8,6 +8,7 @@ from sostenuto.training.processes import gc_frozen
 
 
 def test_comes_back_also_after_an_error():
+    gc.unfreeze()
     with pytest.raises(ValueError, match="inside"), gc_frozen():
         raise ValueError("inside")
     assert gc.get_freeze_count() == 0

@@ -3,13 +3,18 @@
 import json
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sostenuto.cli.errors import guarded
 from sostenuto.cli.options import DataDirOption, JsonOption, QuietOption, named_values, takes_settings
 from sostenuto.cli.tables import table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+OSCILLATORS = "oscillators"
 
 
 @guarded
@@ -18,7 +23,7 @@ def gram(
     data: Annotated[str, typer.Argument(metavar="DATA", help="A file or a data-set name; its training part is used.")],
     out: Annotated[Path, typer.Option(help="Where to write the matrix: a path ending in .zarr or .npy.")],
     settings: dict[str, dict[str, Any]],
-    kernel: Annotated[str, typer.Option(help="rntk, ntk, signature, rbf or polynomial.")] = "rntk",
+    kernel: Annotated[str, typer.Option(help="rntk, ntk, oscillators, signature, rbf or polynomial.")] = "rntk",
     option: Annotated[
         list[str] | None,
         typer.Option(
@@ -27,7 +32,9 @@ def gram(
     ] = None,
     scheduler: Annotated[str, typer.Option(help="Address of a dask scheduler; this machine if left out.")] = "",
     part: Annotated[str, typer.Option(help="train, test, or cross for test against train.")] = "train",
-    unit_norm: Annotated[bool, typer.Option(help="Scale each sequence to norm 1.")] = True,
+    unit_norm: Annotated[
+        bool | None, typer.Option(help="Scale each sequence to norm 1; left out: for every kernel but oscillators.")
+    ] = None,
     tile_size: Annotated[int, typer.Option(help="Sequences on a side of a tile.")] = 512,
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
@@ -46,6 +53,8 @@ def gram(
     dataset = open_dataset(data_settings, data_dir=data_dir)
     require(part == "train" or dataset.test is not None, "expected a test part", f"got none in {dataset.name}")
 
+    unit_norm = kernel != OSCILLATORS if unit_norm is None else unit_norm
+
     def sequences(which: Any) -> list[Any]:
         require(not which.is_tokens, "expected channels of numbers", "got tokens", "choose another data set")
         return [scaled(one.astype(float)) for one in which.sequences] if unit_norm else list(which.sequences)
@@ -56,7 +65,7 @@ def gram(
     client = connect(scheduler) if scheduler else None
     try:
         matrix = compute(
-            _kernel(kernel, named_values(option)),
+            _kernel(kernel, named_values(option), lambda: sequences(dataset.train)),
             left,
             right,
             client=client,
@@ -71,19 +80,22 @@ def gram(
     print(json.dumps(facts) if as_json else table([(name, str(value)) for name, value in facts.items()]))
 
 
-def _kernel(name: str, options: dict[str, Any]) -> Any:
+def _kernel(name: str, options: dict[str, Any], reference: "Callable[[], list[Any]]") -> Any:
+    """Make the kernel; that of oscillators learns scales from a reference."""
     from sostenuto.checks import InputError, check_choice
+    from sostenuto.estimators import OscillatorKernel
     from sostenuto.kernels import NTK, RBF, Polynomial, RecurrentNTK, Signature
 
     known: dict[str, Any] = {
         "rntk": RecurrentNTK,
         "ntk": NTK,
+        OSCILLATORS: OscillatorKernel,
         "signature": Signature,
         "rbf": RBF,
         "polynomial": Polynomial,
     }
     check_choice("kernel", name, known)
     try:
-        return known[name](**options)
+        return OscillatorKernel(reference(), **options) if name == OSCILLATORS else known[name](**options)
     except TypeError as error:
         raise InputError(f"expected options of {known[name].__name__}, got {error}.") from error

@@ -28,7 +28,7 @@ from sostenuto.cli.tables import table
 def tune(
     settings: dict[str, dict[str, Any]],
     data: DataArgument = None,
-    model: Annotated[str, typer.Option(help="The layer to tune.")] = "stack",
+    model: Annotated[str, typer.Option(help="The layer to tune, or oscillators.")] = "stack",
     trials: Annotated[int, typer.Option(help="Settings to try.")] = 20,
     folds: Annotated[int, typer.Option(help="Parts of the training data, each held out once.")] = 3,
     sampler: Annotated[str, typer.Option(help="random, or optuna (needs the extra 'tune').")] = "random",
@@ -41,29 +41,41 @@ def tune(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Try the recipe and then settings at random, choose by cross-validation, write best.toml for fit --config."""
-    from sostenuto.checks import check_choice
+    """Try the recipe and then settings at random, choose by cross-validation, write best.toml for fit --config.
+
+    Oscillators are judged by training sequences that are left out one by one.
+    """
+    from sostenuto.checks import check_choice, require
     from sostenuto.data.parts import training_count
     from sostenuto.data.source import open_dataset, with_checksum
+    from sostenuto.estimators.runs import model_of
+    from sostenuto.estimators.runs.tune import SPACES, leave_one_out
     from sostenuto.nn import LAYERS
     from sostenuto.training import recipes
-    from sostenuto.training.config import DataConfig, overlaid
+    from sostenuto.training.config import DataConfig, RunConfig, overlaid
     from sostenuto.training.tune import search
 
-    check_choice("model", model, LAYERS)
+    check_choice("model", model, (*SPACES, *LAYERS))
+    require(sampler == "random" or model in LAYERS, f"expected the sampler 'random' for {model}", f"got {sampler!r}")
     chosen = {"model": {"layer": model}, "options": named_values(option), "training": settings["training"]}
     source = overlaid(DataConfig(), settings["data"] | ({} if data is None else {"source": data}))
     dataset = open_dataset(source, data_dir=data_dir, seed=settings["training"].get("seed", 0))
     source = with_checksum(source, dataset.train)
-    config = recipes.run_config(source, dataset.train, training_count(dataset, source), chosen)
+    how: dict[str, Any] = {"folds": folds, "device": device}
+    if model in SPACES:
+        config = model_of(model).settings(RunConfig(), {}, chosen | {"data": settings["data"]}, source, dataset)
+        how = {"space": SPACES[model], "evaluate": leave_one_out(dataset, config)}
+    else:
+        config = recipes.run_config(source, dataset.train, training_count(dataset, source), chosen)
     folder = out or Path("runs") / f"tune-{dataset.name.replace('/', '-')}-{model}"
     folder.mkdir(parents=True, exist_ok=True)
     shows = not quiet and not as_json
-    ranked = search(dataset, config, folder, trials=trials, sampler=sampler, folds=folds, device=device, progress=shows)
+    ranked = search(dataset, config, folder, trials=trials, sampler=sampler, progress=shows, **how)
     if as_json:
         print(json.dumps({"best": ranked[0], "trials": len(ranked), "config": str(folder / "best.toml")}))
         return
     best = [row for row in ranked[:5] if row["score"] is not None]
     rows = [(row["trial"], row["score"], json.dumps(row["settings"]) if row["trial"] else "the recipe") for row in best]
-    print(table(rows, ("trial", "mean validation score", "settings")))
+    score = "leave-one-out score" if model in SPACES else "mean validation score"
+    print(table(rows, ("trial", score, "settings")))
     print(f"\nbest settings in {folder / 'best.toml'}: sostenuto fit --config {folder / 'best.toml'}")

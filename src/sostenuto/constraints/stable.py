@@ -94,7 +94,7 @@ class Stable(nn.Module):
 
 def _softplus(x: Tensor) -> Tensor:
     """Compute what `torch.nn.functional.softplus` does, which onnxruntime knows in float32 alone."""
-    return torch.where(x > 20, x, torch.log1p(torch.exp(x.clamp(max=20))))
+    return torch.where(x > 20, x, torch.log1p(torch.exp(torch.where(x > 20, 20.0, x))))
 
 
 _FUNCTIONS = {

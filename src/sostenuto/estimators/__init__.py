@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from sostenuto.estimators.forecast.forecaster import Forecaster
     from sostenuto.estimators.oscillators.classifier import OscillatorClassifier
     from sostenuto.estimators.oscillators.features import OscillatorFeatures
+    from sostenuto.estimators.oscillators.kernel import OscillatorKernel
     from sostenuto.estimators.oscillators.ridge import OscillatorRegressor
     from sostenuto.estimators.recurrent import RecurrentClassifier, RecurrentRegressor
     from sostenuto.estimators.rntk.classifier import RNTKClassifier
@@ -18,6 +19,7 @@ __all__ = [
     "NystroemRNTK",
     "OscillatorClassifier",
     "OscillatorFeatures",
+    "OscillatorKernel",
     "OscillatorRegressor",
     "RNTKClassifier",
     "RNTKRegressor",
@@ -30,6 +32,7 @@ HOMES = {
     "NystroemRNTK": "sostenuto.estimators.rntk.nystroem",
     "OscillatorClassifier": "sostenuto.estimators.oscillators.classifier",
     "OscillatorFeatures": "sostenuto.estimators.oscillators.features",
+    "OscillatorKernel": "sostenuto.estimators.oscillators.kernel",
     "OscillatorRegressor": "sostenuto.estimators.oscillators.ridge",
     "RNTKClassifier": "sostenuto.estimators.rntk.classifier",
     "RNTKRegressor": "sostenuto.estimators.rntk.regressor",

@@ -140,17 +140,19 @@ class RidgeStatistics:
             self.cross + other.cross,
         )
 
-    def solve(self, penalty: float) -> tuple[Float[Tensor, "feature output"], Float[Tensor, " output"]]:
+    def solve(
+        self, penalty: float, within: Float[Tensor, " feature"] | float = 0.0
+    ) -> tuple[Float[Tensor, "feature output"], Float[Tensor, " output"]]:
         """Give slope and intercept of the ridge over standardized features, weights of mean 1, in float64.
 
-        The same minimum as that of `sostenuto.models.ridge.LeaveOneOutRidge` with this penalty, where all weights
-        are equal; else features are standardized by their weighted deviations.
+        The same minimum as that of `sostenuto.models.ridge.LeaveOneOutRidge` with this penalty and ``within``, where
+        all weights are equal; else features are standardized by their weighted deviations.
         """
         unit = self.weight / self.count
         mean, offset = self.first / self.weight, self.target / self.weight
         covariance = (self.second - torch.outer(self.first, mean)) / unit
-        scale = (covariance.diagonal() / self.count).clamp(min=0).sqrt()
-        scale = torch.where(scale > 1e-6 * (1 + (mean + self.origin).abs()), scale, torch.inf)
+        variance = (covariance.diagonal() / self.count).clamp(min=0)
+        scale = _standard(variance.sqrt(), mean + self.origin, within)
         system = covariance / scale / scale[:, None]
         system.diagonal().add_(penalty)
         response = (self.cross - torch.outer(mean, self.target)) / unit / scale[:, None]
@@ -159,8 +161,14 @@ class RidgeStatistics:
         return slope, offset - (mean + self.origin) @ slope
 
 
+def _standard(deviation: Tensor, mean: Tensor, within: Tensor | float) -> Tensor:
+    """Give what features are divided by; infinite for one that does not vary."""
+    scale = (deviation.square() + within).sqrt()
+    return torch.where(deviation > 1e-6 * (1 + mean.abs()), scale, torch.inf)
+
+
 PENALTIES = torch.logspace(-5, 2, 29, dtype=torch.float64)
-"""Penalties to choose from, per feature: those of standardized features have a mean square of 1."""
+"""Penalties to choose from, in units of the mean square of a row: one per standardized feature."""
 FEW = 0.05
 """The penalty where no row can be left out: its class has no other member."""
 
@@ -188,22 +196,26 @@ class LeaveOneOutRidge:
         sample_weight: Float[Tensor, " n"] | None = None,
         judged: Bool[Tensor, " n"] | None = None,
         slack: float = 0.0,
+        within: Float[Tensor, " feature"] | float = 0.0,
     ) -> "LeaveOneOutRidge":
         """Minimize ``Σᵢ wᵢ‖yᵢ − xᵢB − b‖² + λ‖B‖²`` over standardized features, b free, weights of mean 1.
+
+        Features are divided by √(s² + ``within``), s their deviation: what is known to vary without meaning anything
+        counts less.
 
         With the rows scaled by √w, centered, and K = XXᵀ = VSVᵀ, the residual of row i when it is left out is
         cᵢ / dᵢ, c = (K + λ)⁻¹y and d the diagonal of the inverse of the system that has the intercept in it, so that
         one eigendecomposition serves every λ. The least sum of squares over the ``judged`` rows chooses, or, with
         ``slack``, the least λ whose sum exceeds it by no more than this share: a class of few rows is smaller still
-        without one of them, and squares ask for too strong a penalty then. Where no row is judged, λ is `FEW` per
-        feature.
+        without one of them, and squares ask for too strong a penalty then. Where no row is judged, λ is `FEW` mean
+        squares of a row.
 
         >>> x = torch.linspace(-1, 1, 50)[:, None]
         >>> fitted = LeaveOneOutRidge.fit(x, 3 * x + 2)
         >>> fitted.predict(torch.tensor([[0.5]])).round(decimals=2)
         tensor([[3.5000]], dtype=torch.float64)
         """
-        count, width = features.shape
+        count = len(features)
         require(count >= 2, "expected at least 2 rows to fit a ridge", f"got {count}")
         weight = torch.ones(count, dtype=torch.float64) if sample_weight is None else sample_weight.double()
         require(bool((weight >= 0).all()) and float(weight.sum()) > 0, "expected weights of at least 0", "got others")
@@ -212,8 +224,7 @@ class LeaveOneOutRidge:
         share = weight / weight.sum()
         center = share.to(features.dtype) @ features
         rows = features - center
-        scale = features[present].std(0, correction=0)
-        scale = torch.where(scale > 1e-6 * (1 + center.abs()), scale, torch.inf)
+        scale = _standard(features[present].std(0, correction=0), center, within)
         rows /= scale
         offset = share @ targets.double()
         root = weight.sqrt()
@@ -222,7 +233,9 @@ class LeaveOneOutRidge:
         values, vectors = torch.linalg.eigh(gram)
         solver = _Solver(values.clamp(min=0), vectors, response, root)
         wanted = torch.ones(count, dtype=torch.bool) if judged is None else judged
-        penalty = solver.choose(width * PENALTIES, wanted & present, slack) if bool(wanted.any()) else width * FEW
+        size = float(solver.values.sum()) / int(present.sum())
+        size = size if size > 0 else 1.0
+        penalty = solver.choose(size * PENALTIES, wanted & present, slack) if bool(wanted.any()) else size * FEW
         dual, residual = solver.solve(penalty)
         weights = rows.T @ (dual * root[:, None]).to(rows.dtype)
         # A row of weight 0 is left out already.

@@ -133,8 +133,7 @@ class DampedOscillators(FusedLayer):
     ) -> tuple[Float[Tensor, "2 T1 B1 H"], Float[Tensor, "2 T1 B1 H"]]:
         """Give the coefficients of a step, of the state and of V u + b; one for each span where there are spans."""
         decay = self.decay(layer, reverse=reverse)
-        power, gain = held_coefficients(decay, self.frequency(layer, reverse=reverse), spans)
-        return power, gain * _drive_scale(decay)
+        return held_coefficients(decay, self.frequency(layer, reverse=reverse), spans, _drive_scale(decay))
 
     def run(
         self,

@@ -123,7 +123,7 @@ def _unpack(packed: PackedSequence) -> tuple[Tensor, Tensor]:
     packed with ``enforce_sorted=False``, whose order tells how many they are.
     """
     if not torch.compiler.is_compiling() or packed.unsorted_indices is None:
-        return pad_packed_sequence(packed)
+        return _pad(packed)
     data, sizes, order = packed.data, packed.batch_sizes.to(packed.data.device), packed.unsorted_indices
     columns = torch.arange(order.shape[0], device=data.device)
     present = columns < sizes[:, None]
@@ -132,6 +132,12 @@ def _unpack(packed: PackedSequence) -> tuple[Tensor, Tensor]:
     values = data[index.index_select(1, order)]
     absent = ~present.reshape(*present.shape, *[1] * (values.ndim - 2))
     return values.masked_fill(absent, 0), present.sum(0)
+
+
+@torch.compiler.disable
+def _pad(packed: PackedSequence) -> tuple[Tensor, Tensor]:
+    """Pad outside of compiled graphs: ``batch_sizes`` is read to tell how many sequences there are."""
+    return pad_packed_sequence(packed)
 
 
 def _repack(output: Tensor, lengths: Tensor | None, packed: PackedSequence) -> PackedSequence:

@@ -22,6 +22,8 @@ from sostenuto.nn.residual_units import ResidualGRU, ResidualLSTM
 from sostenuto.nn.sru import SRU
 from sostenuto.nn.stable_rnn import StableRNN
 from sostenuto.nn.unicornn import UnICORNN
+from sostenuto.ops.damped_block import LEAST_ROWS, BlockWeights, damped_block, mixed
+from sostenuto.ops.dispatch import runs_eagerly
 
 RECURRENCES: dict[str, type[RecurrentLayer]] = {
     "damped": DampedOscillators,
@@ -62,11 +64,12 @@ class Stack(RecurrentLayer):
         u = x, or W x + b where the widths differ,    v = norm(u),    r = recurrence(v),
         output = u + (M w + m) ⊙ σ̂(N w + n),    w = GELU(p ⊙ r + q ⊙ v).
 
-    The recurrence is the only part that looks into the past; norm, gated linear map and residual mix its units and keep
-    gradients alive. p scales the recurrence to unit size, q lets the input through at once. Where units have time
-    scales of their own, these start evenly spaced, in their logarithm, over ``time_scales``. A recurrence that grows
-    without bound at the start is refused. Reference: Orvieto et al. 2023, Smith et al. 2023 for blocks
-    around linear recurrences; Ba et al. 2016 (layer norm), Dauphin et al. 2017 (gated linear unit).
+    GELU is taken in its tanh form. The recurrence is the only part that looks into the past; norm, gated linear map and
+    residual mix its units and keep gradients alive. p scales the recurrence to unit size, q lets the input through at
+    once. Where units have time scales of their own, these start evenly spaced, in their logarithm, over
+    ``time_scales``. A recurrence that grows without bound at the start is refused. Reference: Orvieto et al. 2023,
+    Smith et al. 2023 for blocks around linear recurrences; Ba et al. 2016 (layer norm), Dauphin et al. 2017 (gated
+    linear unit).
 
     `certificate` is that of the recurrence in a block, whatever the block reads.
 
@@ -186,13 +189,25 @@ class Stack(RecurrentLayer):
         timespans: Float[Tensor, "T B"] | None,
         lengths: Int[Tensor, " B"] | None,
     ) -> tuple[Float[Tensor, "T B H"], tuple[Float[Tensor, "B H"], ...]]:
-        """Run one block: read, normalize, look into the past, mix, add."""
-        stream, normed = self._read(layer, reverse, below[-1])
-        past, end = self.inner(reverse).run(layer, False, [normed], state, timespans, lengths)
-        scale, direct = self.weight("weight_scale", layer, reverse), self.weight("weight_direct", layer, reverse)
-        mixed = F.gelu(scale * past + direct * normed)
-        bias = self.weight("bias_gate", layer, reverse) if self.bias else None
-        return stream + F.glu(F.linear(mixed, self.weight("weight_gate", layer, reverse), bias), -1), end
+        """Run one block: read, normalize, look into the past, mix, add; damped oscillators in one op."""
+        stream, inner = self._widened(layer, reverse, below[-1]), self.inner(reverse)
+        names = "weight_norm", "bias_norm", "weight_scale", "weight_direct", "weight_gate"
+        norm, norm_bias, scale, direct, gate = (self.weight(name, layer, reverse) for name in names)
+        gate_bias = self.weight("bias_gate", layer, reverse) if self.bias else None
+        plain = runs_eagerly(stream) and stream.shape[0] * stream.shape[1] >= LEAST_ROWS
+        if isinstance(inner, DampedOscillators) and type(inner).run is DampedOscillators.run and plain:
+            inner.record("scan")
+            power, gain = inner.held(layer, False, timespans if lengths is None else None)
+            readout, (enter, shift) = inner.weight("weight_hr", layer, False).view(2, -1), inner.input_map(layer, False)
+            weights = BlockWeights(power, gain, readout, norm, norm_bias, enter, shift, scale, direct, gate, gate_bias)
+            output, last = damped_block(
+                stream, torch.cat(state, dim=-1), weights, lengths=lengths, backend=inner.backend
+            )
+            real, imaginary = last.chunk(2, dim=-1)
+            return output, (real, imaginary)
+        normed = F.layer_norm(stream, (self.hidden_size,), norm, norm_bias)
+        past, end = inner.run(layer, False, [normed], state, timespans, lengths)
+        return mixed(stream, past, normed, scale, direct, gate, gate_bias), end
 
     def scan(
         self,
@@ -209,20 +224,21 @@ class Stack(RecurrentLayer):
         self, h: Float[Tensor, "*batch state"], x: Float[Tensor, "*batch channel"], *, layer: int = 0
     ) -> Float[Tensor, "*batch state"]:
         """Give dh/dt of a block's recurrence, where ``x`` is what the block reads."""
-        return self.inner().vector_field(h, self._read(layer, False, x)[1], layer=layer)
+        norm = self.weight("weight_norm", layer, False), self.weight("bias_norm", layer, False)
+        read = F.layer_norm(self._widened(layer, False, x), (self.hidden_size,), *norm)
+        return self.inner().vector_field(h, read, layer=layer)
 
     def extra_repr(self) -> str:
         """Show the recurrence and its time scales too."""
         init = "" if self.init == "tuned" else f", init={self.init}"
         return f"{super().extra_repr()}, layer={self.layer.__name__}, time_scales={self.time_scales}{init}"
 
-    def _read(self, layer: int, reverse: bool, x: Float[Tensor, "*batch _"]) -> tuple[Tensor, Tensor]:
-        """Bring the input of a block to its width, and give it as it is and normalized."""
-        if self.fan_in(layer) != self.hidden_size:
-            bias = self.weight("bias_ih", layer, reverse) if self.bias else None
-            x = F.linear(x, self.weight("weight_ih", layer, reverse), bias)
-        norm = self.weight("weight_norm", layer, reverse), self.weight("bias_norm", layer, reverse)
-        return x, F.layer_norm(x, (self.hidden_size,), *norm)
+    def _widened(self, layer: int, reverse: bool, x: Float[Tensor, "*batch _"]) -> Float[Tensor, "*batch H"]:
+        """Bring the input of a block to its width."""
+        if self.fan_in(layer) == self.hidden_size:
+            return x
+        bias = self.weight("bias_ih", layer, reverse) if self.bias else None
+        return F.linear(x, self.weight("weight_ih", layer, reverse), bias)
 
     def _scale_to_unit_size(self, layer: int, reverse: bool) -> None:
         """Set p so that noise of unit size comes out at unit size; refuse a recurrence that grows without bound."""

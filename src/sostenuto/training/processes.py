@@ -19,6 +19,7 @@ from accelerate.utils import broadcast_object_list
 from torch import nn
 
 from sostenuto.checks import InputError, Stopped
+from sostenuto.version import __version__
 
 Decision = TypeVar("Decision")
 
@@ -120,7 +121,7 @@ def _device_variable(wanted: torch.device | None) -> Iterator[None]:
             os.environ["ACCELERATE_TORCH_DEVICE"] = before
 
 
-_PACKAGES = ("sostenuto", "torch", "numpy", "numba", "triton", "accelerate", "scikit-learn")
+_PACKAGES = ("torch", "numpy", "numba", "triton", "accelerate", "scikit-learn")
 
 
 def environment(device: str = "cpu") -> dict[str, str]:
@@ -129,7 +130,11 @@ def environment(device: str = "cpu") -> dict[str, str]:
     >>> sorted(environment())[:2]
     ['accelerate', 'device']
     """
-    found = {"python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}"}
+    found = {
+        "python": platform.python_version(),
+        "sostenuto": __version__,
+        "system": f"{platform.system()} {platform.machine()}",
+    }
     for package in _PACKAGES:
         try:
             found[package] = version(package)

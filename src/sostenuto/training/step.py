@@ -106,7 +106,9 @@ class GraphStep(Step):
         even = self.source.data.timespans is None
         require(even, "expected sequences sampled at even times for a graph", "got timespans", hint)
         self._graphs: dict[tuple[int, int], torch.cuda.CUDAGraph] = {}
+        # What a graph reads has to live as long as the graph does.
         self._indices: dict[tuple[int, int], Tensor] = {}
+        self._counts: dict[tuple[int, int], Tensor] = {}
         self._taken, self._reached = 0, None
 
     def epoch(self, epoch: int, start: int) -> Iterator[tuple[Callable[[], None], Int[Tensor, " batch"]]]:
@@ -139,13 +141,13 @@ class GraphStep(Step):
         self._indices[shape] = index.clone()
         if not self.state.optimizer.state:
             make_state(self.state.optimizer)
-        counts = torch.ones(len(index), device=index.device)
+        self._counts[shape] = torch.ones(len(index), device=index.device)
         kept, states = {name: value.clone() for name, value in self._tensors().items()}, random_states()
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(_WARM_UP):
-                self._gathered_step(shape, counts)
+                self._gathered_step(shape)
         torch.cuda.current_stream().wait_stream(stream)
         with torch.no_grad():
             for name, value in self._tensors().items():
@@ -155,11 +157,11 @@ class GraphStep(Step):
         graph = torch.cuda.CUDAGraph()
         pool = next((other.pool() for other in self._graphs.values()), None)
         with torch.cuda.graph(graph, pool=pool):
-            self._gathered_step(shape, counts)
+            self._gathered_step(shape)
         return graph
 
-    def _gathered_step(self, shape: tuple[int, int], counts: Tensor) -> None:
-        batch = self.source.gathered(shape[0], self._indices[shape])
+    def _gathered_step(self, shape: tuple[int, int]) -> None:
+        batch, counts = self.source.gathered(shape[0], self._indices[shape]), self._counts[shape]
         units = self.objective.units(batch).sum() if self.objective.steps else float(len(counts))
         self._take(batch, counts, units)
 

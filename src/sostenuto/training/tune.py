@@ -1,10 +1,11 @@
 """Search for settings by cross-validation; the test part is never looked at."""
 
+import functools
 import hashlib
 import json
 import math
 import statistics
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -23,6 +24,9 @@ from sostenuto.training.run import fit_parts
 
 Choice = tuple[str, tuple[Any, ...]]
 """How a setting is drawn: ("log", (low, high)), ("uniform", (low, high)) or ("choice", values)."""
+
+Evaluate = Callable[[RunConfig], dict[str, Any]]
+"""Gives a row with the ``"score"`` of a config, the higher the better; None with a ``"reason"`` where it failed."""
 
 _COMMON: dict[str, Choice] = {
     "training.learning_rate": ("log", (1e-3, 5e-2)),
@@ -61,6 +65,8 @@ def search(
     folds: int = 3,
     device: str = "auto",
     progress: bool = True,
+    space: dict[str, Choice] | None = None,
+    evaluate: Evaluate | None = None,
 ) -> list[dict[str, Any]]:
     """Try ``trials`` settings and return them best first; ``folder`` gets ``trials.jsonl`` and ``best.toml``.
 
@@ -68,16 +74,17 @@ def search(
     ``folds`` parts of the data outside the test part, each held out once; where a validation part is given, or the
     split is one in time, it is that of the one validation part. Random draws are a function of the seed and the
     trial's number, so a search that was stopped goes on where it was. ``sampler="optuna"`` learns from the trials
-    before (the extra ``tune``).
+    before (the extra ``tune``). Settings are drawn from ``space`` and judged by ``evaluate`` where these are given.
     """
     check_count("trials", trials)
     check_choice("sampler", sampler, ("random", "optuna"))
     check_count("folds", folds, least=2)
-    divided = folded_parts(dataset, config, folds)
+    if evaluate is None:
+        evaluate = functools.partial(cross_validate, folded_parts(dataset, config, folds), device=device)
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "trials.jsonl"
     done = _read_trials(log, _digest(config, folds))
-    space = SPACES.get(config.model.layer, _COMMON | {"options.num_layers": ("choice", (1, 2))})
+    space = space or SPACES.get(config.model.layer, _COMMON | {"options.num_layers": ("choice", (1, 2))})
     drawn = _optuna(space, config, done[1:]) if sampler == "optuna" else _random(space, config)
     proposals = chain([({}, lambda _: None)], drawn)
     bar = tqdm(total=trials, desc="tuning", unit="trial", disable=not progress)
@@ -88,7 +95,7 @@ def search(
             tell(done[number]["score"])
         else:
             row = {"trial": number, "digest": _digest(config, folds), "settings": settings}
-            row |= cross_validate(divided, apply_settings(config, settings), device)
+            row |= evaluate(apply_settings(config, settings))
             tell(row["score"])
             done.append(row)
             with log.open("a", encoding="utf-8") as file:

@@ -212,7 +212,7 @@ def test_parquet_kinds_of_columns(tmp_path):
 
 def test_parquet_nanoseconds(tmp_path):
     path = tmp_path / "data.parquet"
-    times = np.datetime64("2024-01-01", "ns") + np.array([0, 1, 3])
+    times = np.datetime64("2024-01-01", "ns") + np.array([0, 1, 3], "timedelta64[ns]")
     write_parquet({"series": ["s"] * 3, "time": times, "x": [1, 2, 3], "target": [0] * 3}, path)
     np.testing.assert_allclose(read(path).timespans[0], np.array([1, 1, 2]) / [1, 1.5, 1.5])
 

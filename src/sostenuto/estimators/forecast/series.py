@@ -122,11 +122,11 @@ def next_times(times: Shaped[np.ndarray, " time"], count: int) -> Shaped[np.ndar
     require(len(times) > 1, "expected at least 2 times to go on from", f"got {len(times)}")
     ahead = np.arange(1, count + 1)
     if months := _months(times):
-        month = times[-1].astype("datetime64[M]") + months * ahead
+        month = times[-1].astype("datetime64[M]") + months * ahead.astype("timedelta64[M]")
         day = int(max(_day(times)))
-        last = ((month + 1).astype("datetime64[D]") - month.astype("datetime64[D]")).astype(int)
+        days = (np.minimum(day, _days_of(month)) - 1).astype("timedelta64[D]")
         clock = times[-1] - times[-1].astype("datetime64[D]")
-        return (month.astype("datetime64[D]") + np.minimum(day, last) - 1).astype("datetime64[s]") + clock
+        return (month.astype("datetime64[D]") + days).astype("datetime64[s]") + clock
     if _on_weekdays(times):
         clock = times[-1] - times[-1].astype("datetime64[D]")
         return np.busday_offset(times[-1].astype("datetime64[D]"), ahead).astype("datetime64[s]") + clock
@@ -144,8 +144,12 @@ def _months(times: np.ndarray) -> int:
     steps = np.unique(np.diff(month).astype(int))
     if len(steps) != 1 or steps[0] < 1:
         return 0
-    last = ((month + 1).astype("datetime64[D]") - month.astype("datetime64[D]")).astype(int)
-    return int(steps[0]) if (_day(times) == np.minimum(_day(times).max(), last)).all() else 0
+    return int(steps[0]) if (_day(times) == np.minimum(_day(times).max(), _days_of(month))).all() else 0
+
+
+def _days_of(months: np.ndarray) -> np.ndarray:
+    after = months + np.timedelta64(1, "M")
+    return (after.astype("datetime64[D]") - months.astype("datetime64[D]")).astype(int)
 
 
 def _day(times: np.ndarray) -> np.ndarray:

@@ -24,6 +24,7 @@ class OscillatorClassifier(ClassifierMixin, OscillatorRidge):
     Args:
         n_units: oscillators; 16 features each.
         quality: range of the quality factors, as in `OscillatorFeatures`.
+        longest_period: of the oscillators, in median lengths of the training sequences.
         class_weight: None, ``"balanced"`` (every class counts the same), or a dict from class to weight.
         scaling: ``"standard"``, ``"minmax"`` or ``"none"``, per channel, learned in `fit`.
         layout: ``"btc"`` or ``"bct"``: which axis of a 3-D array (and of the items of a list) is time.
@@ -53,6 +54,7 @@ class OscillatorClassifier(ClassifierMixin, OscillatorRidge):
         n_units=700,
         *,
         quality=(0.3, 8.0),
+        longest_period=1.0,
         class_weight=None,
         scaling="standard",
         layout="btc",
@@ -60,6 +62,7 @@ class OscillatorClassifier(ClassifierMixin, OscillatorRidge):
     ) -> None:
         self.n_units = n_units
         self.quality = quality
+        self.longest_period = longest_period
         self.class_weight = class_weight
         self.scaling = scaling
         self.layout = layout

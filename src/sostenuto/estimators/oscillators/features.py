@@ -11,7 +11,7 @@ from jaxtyping import Float32
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sostenuto.checks import InputError, check_choice, check_count, require
+from sostenuto.checks import InputError, check_choice, check_count, check_positive, require
 from sostenuto.data.batch import as_timespans, interpolate
 from sostenuto.data.scaling import channel_scale
 from sostenuto.estimators.inputs import read_sequences
@@ -117,6 +117,7 @@ class OscillatorEstimator(BaseEstimator):
     seed_: int
     n_units: Any
     quality: Any
+    longest_period: Any
     scaling: Any
     layout: Any
     random_state: Any
@@ -143,6 +144,7 @@ class OscillatorEstimator(BaseEstimator):
         check_choice("scaling", self.scaling, ("standard", "minmax", "none"))
         low, high = self.quality
         require(0 < low <= high, "expected quality to be two rising numbers above 0", f"got {self.quality!r}")
+        check_positive("longest_period", self.longest_period)
         self.seed_ = draw_seed(self.random_state)
         generator = np.random.default_rng(self.seed_)
         sequences = read_sequences(self, given, layout=self.layout, allow_nan=True, reset=True)
@@ -153,7 +155,8 @@ class OscillatorEstimator(BaseEstimator):
             spans = as_timespans(timespans, [len(sequence) for sequence in sequences])
             self.span_unit_ = float(np.median(np.concatenate(spans)))
         rows = self._rows(sequences, timespans)
-        bank = draw_bank(int(self.n_units), rows.median_duration(), len(self.center_), (low, high), generator)
+        longest = self.longest_period * rows.median_duration()
+        bank = draw_bank(int(self.n_units), longest, len(self.center_), (low, high), generator)
         for name in OscillatorBank.__annotations__:
             setattr(self, f"bank_{name}_", getattr(bank, name).numpy())
         self.bank_thresholds_ = sample_thresholds(bank, rows.packed, rows.spans, generator).numpy()
@@ -216,6 +219,16 @@ class Rows:
         ends = np.concatenate([[0], np.cumsum(np.diff(borders)[chosen])])
         return Rows(PackedSequences(self.packed.values[steps], ends), None if self.spans is None else self.spans[steps])
 
+    def window(self, low: float, high: float) -> "Rows":
+        """Take the steps of every sequence between two shares of its length, at least one."""
+        borders = self.packed.borders
+        lengths = np.diff(borders)
+        first = np.minimum((low * lengths).astype(np.int64), lengths - 1)
+        last = np.maximum(np.ceil(high * lengths).astype(np.int64), first + 1)
+        steps = np.concatenate([np.arange(s + a, s + b) for s, a, b in zip(borders, first, last, strict=False)])
+        ends = np.concatenate([[0], np.cumsum(last - first)])
+        return Rows(PackedSequences(self.packed.values[steps], ends), None if self.spans is None else self.spans[steps])
+
     def parts(self, bank: OscillatorBank) -> "Iterator[Rows]":
         """Cut into parts whose features fit into memory together."""
         most = max(1, _CELLS // (bank.n_units * THRESHOLDS))
@@ -250,7 +263,8 @@ class OscillatorFeatures(TransformerMixin, OscillatorEstimator):
     Args:
         n_units: oscillators; 16 features each.
         quality: range of the quality factors Q = ω/2a: how many radians an oscillator rings before it is damped to
-            e^−½. Frequencies run from one period in the median length of the training sequences to one in 2 steps.
+            e^−½.
+        longest_period: of the oscillators, in median lengths of the training sequences; the shortest is 2 steps.
         scaling: ``"standard"``, ``"minmax"`` or ``"none"``, per channel, learned in `fit`.
         layout: ``"btc"`` or ``"bct"``: which axis of a 3-D array (and of the items of a list) is time.
         random_state: of the draw. A whole number makes `fit` repeatable.
@@ -266,9 +280,19 @@ class OscillatorFeatures(TransformerMixin, OscillatorEstimator):
     """
 
     # No annotations: scikit-learn wants any value taken here without a word and judged in `fit`.
-    def __init__(self, n_units=700, *, quality=(0.3, 8.0), scaling="standard", layout="btc", random_state=None) -> None:
+    def __init__(
+        self,
+        n_units=700,
+        *,
+        quality=(0.3, 8.0),
+        longest_period=1.0,
+        scaling="standard",
+        layout="btc",
+        random_state=None,
+    ) -> None:
         self.n_units = n_units
         self.quality = quality
+        self.longest_period = longest_period
         self.scaling = scaling
         self.layout = layout
         self.random_state = random_state

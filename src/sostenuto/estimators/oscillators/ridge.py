@@ -23,6 +23,9 @@ SAMPLE_ROWS = 2000
 """Sequences on which leave-one-out then chooses the penalty."""
 _SLACK = 0.05
 """Share by which the squared error of a classifier may exceed the least, for a weaker penalty."""
+_WINDOW, _WITHIN, _WINDOWED = 0.8, 3.0, 64
+"""How much of a sequence is cut out at either end to see what its features vary by, how much this counts, and for how
+many sequences it is averaged."""
 
 
 class HeldOut(NamedTuple):
@@ -87,7 +90,7 @@ class OscillatorRidge(OscillatorEstimator):
         chosen.sort()
         picked = rows.pick(chosen)
         ridge, held_out = self._leave_one_out(picked, targets[chosen], weight[chosen], judged[chosen])
-        self._origin, self._statistics = ridge.center, None
+        self._origin, self._within, self._statistics = ridge.center, self._variance_within(picked), None
         return HeldOut(chosen, held_out.answers)
 
     def _leave_one_out(
@@ -100,11 +103,23 @@ class OscillatorRidge(OscillatorEstimator):
             sample_weight=torch.from_numpy(weight),
             judged=torch.from_numpy(judged),
             slack=_SLACK if is_classifier(self) else 0.0,
+            within=self._variance_within(rows),
         )
         self.penalty_, self._is_stale = ridge.penalty, False
         by_threshold = ridge.weights.double().unflatten(0, (THRESHOLDS, -1))
         self.importance_ = by_threshold.square().sum(0).sqrt().numpy()
         return ridge, HeldOut(np.arange(len(rows)), ridge.held_out.numpy())
+
+    def _variance_within(self, rows: Rows) -> torch.Tensor:
+        """Say what each feature varies by within a sequence: how its two ends differ from the whole.
+
+        With few sequences of a class this is seen better than what varies between them.
+        """
+        chosen = rows.pick(np.random.default_rng(self.seed_).permutation(len(rows))[:_WINDOWED])
+        bank = self.bank_
+        whole = chosen.features(bank)
+        ends = (chosen.window(0.0, _WINDOW), chosen.window(1 - _WINDOW, 1.0))
+        return torch.from_numpy(_WITHIN * np.mean([np.square(end.features(bank) - whole).mean(0) for end in ends], 0))
 
     def _add(self, statistics: RidgeStatistics) -> None:
         known = self._statistics
@@ -115,7 +130,7 @@ class OscillatorRidge(OscillatorEstimator):
         """Bring ``coef_`` and ``intercept_`` up to date with the sums."""
         check_is_fitted(self)
         if getattr(self, "_is_stale", False) and self._statistics is not None:
-            slope, offset = self._statistics.solve(self.penalty_)
+            slope, offset = self._statistics.solve(self.penalty_, self._within)
             self.coef_, self.intercept_, self._is_stale = slope.numpy(), offset.numpy(), False
 
     def _check_goes_on(self) -> bool:
@@ -199,9 +214,19 @@ class OscillatorRegressor(RegressorMixin, OscillatorRidge):
     best_score_: float
 
     # No annotations: scikit-learn wants any value taken here without a word and judged in `fit`.
-    def __init__(self, n_units=700, *, quality=(0.3, 8.0), scaling="standard", layout="btc", random_state=None) -> None:
+    def __init__(
+        self,
+        n_units=700,
+        *,
+        quality=(0.3, 8.0),
+        longest_period=1.0,
+        scaling="standard",
+        layout="btc",
+        random_state=None,
+    ) -> None:
         self.n_units = n_units
         self.quality = quality
+        self.longest_period = longest_period
         self.scaling = scaling
         self.layout = layout
         self.random_state = random_state

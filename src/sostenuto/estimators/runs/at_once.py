@@ -78,7 +78,7 @@ class AtOnce(SequenceRuns):
     def fit(self, dataset: Dataset | None, config: RunConfig, folder: Path, conditions: Conditions) -> FittedRun:
         """Fit the estimator and leave a whole run in ``folder``; to resume one is to fit it again."""
         assert dataset is not None
-        _check_usable(dataset, config.model.layer)
+        check_usable(dataset, config.model.layer)
         config = replace(config, data=with_checksum(config.data, dataset.train))
         rows = read_rows(folder / SPLIT, dataset) if conditions.resume else None
         parts = divide(dataset, config.data, seed=config.training.seed, rows=rows)
@@ -130,7 +130,7 @@ class AtOnce(SequenceRuns):
         return encoding, _raw(estimator, encoding.encode(replace(sequences, targets=None), dtype=torch.float64))
 
 
-def _check_usable(dataset: Dataset, name: str) -> None:
+def check_usable(dataset: Dataset, name: str) -> None:
     """Refuse what the model cannot use."""
     task, train = task_of(dataset.train), dataset.train
     hint = "train a layer such as unicornn instead"

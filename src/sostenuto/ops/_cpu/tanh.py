@@ -59,7 +59,7 @@ def tanh_with_slope(typing_context, x):  # noqa: ARG001
 def tanh_of_vectors(builder, values, kind, size):
     """Write the instructions that compute the hyperbolic tangent of vectors, or of numbers, of so many bytes each."""
     one = _each(1.0, kind)
-    grown = _grown_by_half(builder, values, kind, size)
+    grown = grown_by_half(builder, values, kind, size)
     found = [builder.fdiv(m, builder.fadd(m, one)) for m in grown]
     return _signed(builder, found, values, kind, size)
 
@@ -68,7 +68,7 @@ def tanh_of_vectors(builder, values, kind, size):
 def tanh_with_slope_of_vectors(builder, values, kind, size):
     """Write the instructions that compute the hyperbolic tangent of vectors, or of numbers, and its derivative."""
     one, two = _each(1.0, kind), _each(2.0, kind)
-    grown = _grown_by_half(builder, values, kind, size)
+    grown = grown_by_half(builder, values, kind, size)
     rest = [builder.fdiv(one, builder.fadd(m, one)) for m in grown]
     found = [builder.fmul(m, d) for m, d in zip(grown, rest, strict=True)]
     slopes = [builder.fmul(d, builder.fsub(two, d)) for d in rest]
@@ -76,8 +76,8 @@ def tanh_with_slope_of_vectors(builder, values, kind, size):
 
 
 @no_type_check
-def _grown_by_half(builder, values, kind, size):
-    """Give (e^{2|x|} − 1)/2: all values a stage at a time, so that none waits for itself."""
+def grown_by_half(builder, values, kind, size):
+    """Give (e^{2|x|} − 1)/2, |x| cut off: all values a stage at a time, so that none waits for itself."""
     form = _FORMS[size]
     words = _words(kind, form.width)
     magic = _each(1.5 * 2**form.mantissa, kind)  # adding it rounds to a whole number, which is then in the low bits

@@ -1,13 +1,15 @@
 """The trainable scan of linear damped oscillators: check, choose a backend, apply."""
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from sostenuto.ops.backend import choose_backend
 from sostenuto.ops.damped.autograd import scan
+from sostenuto.ops.damped.coefficients import held_coefficients
 from sostenuto.ops.damped.reference import damped_scan_reference
 from sostenuto.ops.dispatch import needs_reference
+
+__all__ = ["BACKENDS", "damped_scan", "held_coefficients"]
 
 BACKENDS = ("auto", "reference", "cpu", "gpu")
 
@@ -29,6 +31,7 @@ def damped_scan(
     stops at its own end: its state stays, its outputs are 0. `held_coefficients` gives the a and b of an oscillator
     whose input is held over a time span. Every tensor but ``lengths`` is differentiable.
 
+    >>> import torch
     >>> turn = torch.tensor([0.0, 1.0]).view(2, 1, 1, 1)  # a quarter of a turn at each step
     >>> outputs, last = damped_scan(torch.zeros(4, 1, 1), torch.tensor([[1.0, 0.0]]), turn, turn, torch.eye(2)[:, :1])
     >>> outputs.flatten().tolist(), last.tolist()
@@ -38,28 +41,3 @@ def damped_scan(
     if chosen != "reference" and not needs_reference(inputs, start, power, gain, readout):
         return scan(inputs, start, power, gain, readout, lengths)
     return damped_scan_reference(inputs, start, power, gain, readout, lengths=lengths)
-
-
-def held_coefficients(
-    decay: Float[Tensor, " H"], frequency: Float[Tensor, " H"], spans: Float[Tensor, "T B"] | None = None
-) -> tuple[Float[Tensor, "2 T1 B1 H"], Float[Tensor, "2 T1 B1 H"]]:
-    """Give a = e^{κδ} and b = (e^{κδ} − 1)/κ, κ = −decay + i·frequency, of s′ = κ s + x with x held over a span δ.
-
-    Without ``spans`` δ = 1. Decays must be above 0; b is exact for small spans too.
-
-    >>> power, gain = held_coefficients(torch.tensor([0.5]), torch.tensor([0.0]))
-    >>> [round(float(value), 4) for value in (power[0], gain[0])]
-    [0.6065, 0.7869]
-    """
-    if spans is None:
-        turned, faded = frequency.view(1, 1, -1), decay.view(1, 1, -1)
-    else:
-        turned, faded = spans[..., None] * frequency, spans[..., None] * decay
-    size, cosine, sine = torch.exp(-faded), torch.cos(turned), torch.sin(turned)
-    real, imaginary = size * cosine, size * sine
-    # e^{κδ} − 1 without cancellation: its real part is expm1(−γδ) cos − 2 sin²(ωδ/2).
-    lost = torch.expm1(-faded) * cosine - 2 * torch.sin(turned / 2) ** 2
-    square = decay * decay + frequency * frequency
-    held_real = (imaginary * frequency - lost * decay) / square
-    held_imaginary = -(imaginary * decay + lost * frequency) / square
-    return torch.stack([real, imaginary]), torch.stack([held_real, held_imaginary])

@@ -4,6 +4,7 @@ Inner loops run over the units of one row and write one or two arrays each, so t
 that arrays do not overlap, and gives up where there are many. Everything a row needs stays in the first cache.
 """
 
+import math
 from typing import Any, no_type_check
 
 import numpy as np
@@ -12,9 +13,11 @@ from jaxtyping import Float, Int
 from numba import njit
 from torch import Tensor
 
-from sostenuto.ops._cpu.columns import FLUSH, array, block_of
+from sostenuto.ops._cpu.columns import FLUSH, array, block_of, copy_row, empty
 from sostenuto.ops._cpu.compiled import OPTIONS
+from sostenuto.ops._cpu.panel_product import padded
 from sostenuto.ops._cpu.threads import run_blocks
+from sostenuto.ops._cpu.vector_loop import address, vector_loop
 from sostenuto.ops._cpu.workspace import new
 
 
@@ -80,6 +83,56 @@ def _summed_like(gradient: Tensor, like: Tensor) -> Tensor:
     """Add up what went to all steps or sequences that shared a coefficient."""
     shared = [axis for axis in (1, 2) if like.shape[axis] == 1]
     return gradient.sum(shared, keepdim=True) if shared else gradient
+
+
+def coefficients(
+    decay: Float[Tensor, " H"], frequency: Float[Tensor, " H"], scale: Float[Tensor, " H"], spans: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Give the coefficients of a step, of the state and of the input; one for each span where there are spans."""
+    vectors, over, dtype = _laid_out(decay, frequency, scale), _spans(spans, decay), decay.dtype
+    shape = (2, *over.shape, len(decay))
+    power, gain = new(shape, dtype), new(shape, dtype)
+    read: Any = vectors.numpy(), array(over, dtype), power.numpy(), gain.numpy()
+    kernel: Any = _coefficients
+    run_blocks(lambda first, stop: kernel(*read, first, stop), len(over), _steps_of(over))
+    return power, gain
+
+
+def coefficients_backward(
+    decay: Float[Tensor, " H"],
+    frequency: Float[Tensor, " H"],
+    scale: Float[Tensor, " H"],
+    spans: Tensor | None,
+    d_power: Float[Tensor, "2 T1 B1 H"],
+    d_gain: Float[Tensor, "2 T1 B1 H"],
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Give the gradients of decays, frequencies, scales and spans."""
+    vectors, over, dtype = _laid_out(decay, frequency, scale), _spans(spans, decay), decay.dtype
+    block = _steps_of(over)
+    sums = torch.zeros((-(-len(over) // block), 3, vectors.shape[1]), dtype=torch.float64)
+    d_spans = new(tuple(over.shape), dtype)
+    read: Any = vectors.numpy(), array(over, dtype), array(d_power, dtype), array(d_gain, dtype), sums.numpy()
+    arguments = (*read, d_spans.numpy(), block)
+    kernel: Any = _coefficients_backward
+    run_blocks(lambda first, stop: kernel(*arguments, first, stop), len(over), block)
+    d_decay, d_frequency, d_scale = sums.sum(0)[:, : len(decay)].to(dtype).unbind()
+    return d_decay, d_frequency, d_scale, d_spans
+
+
+@torch.no_grad()
+def _laid_out(decay: Tensor, frequency: Tensor, scale: Tensor) -> Float[Tensor, "3 _"]:
+    """Give all vectors as rows, filled up to whole vectors by an oscillator at rest."""
+    vectors = torch.ones((3, padded(len(decay), decay.dtype)), dtype=decay.dtype)
+    vectors[0, : len(decay)], vectors[1, : len(decay)], vectors[2, : len(decay)] = decay, frequency, scale
+    return vectors
+
+
+def _spans(spans: Tensor | None, like: Tensor) -> Float[Tensor, "T B"]:
+    return like.new_ones((1, 1)) if spans is None else spans.detach()
+
+
+def _steps_of(over: Tensor) -> int:
+    return max(-(-len(over) // max(torch.get_num_threads(), 1)), 1)
 
 
 def _ends(lengths: Tensor | None, T: int, B: int) -> Any:
@@ -190,3 +243,112 @@ def _rotate_back(a_real, a_imaginary, real, imaginary):
         turned = a_real[i] * real[i] + a_imaginary[i] * imaginary[i]
         imaginary[i] = a_real[i] * imaginary[i] - a_imaginary[i] * real[i]
         real[i] = turned
+
+
+@vector_loop
+def _held(decay, frequency, scale, span):
+    left, lost_size = (decay * span).faded()
+    sine, cosine = (frequency * span).half_angle()
+    versed = sine * sine * 2.0
+    real, imaginary = left * (1.0 - versed), left * sine * cosine * 2.0
+    lost = lost_size * (1.0 - versed) - versed
+    each = scale / (decay * decay + frequency * frequency)
+    return (
+        real,
+        imaginary,
+        (imaginary * frequency - lost * decay) * each,
+        (imaginary * decay + lost * frequency) * each * -1.0,
+    )
+
+
+_SMALL, _TERMS = 0.36, 16
+_SERIES = [(k + 1) / math.factorial(k + 2) for k in range(_TERMS)]
+
+
+@vector_loop
+def _held_back(
+    decay,
+    frequency,
+    scale,
+    span,
+    re,
+    im,
+    held_re,
+    held_im,
+    d_re,
+    d_im,
+    d_held_re,
+    d_held_im,
+    sum_decay,
+    sum_frequency,
+    sum_scale,
+):
+    """Give κ̄ = (δa)* ā + (gψ)* b̄ and the rest; ψ = ∂b/∂κ = (δa − b)/κ, by its series in κδ where that is small."""
+    one = scale / scale
+    b_re, b_im = held_re / scale, held_im / scale
+    x, y = decay * span * -1.0, frequency * span
+    far_re, far_im = span * re - b_re, span * im - b_im
+    each = one / (decay * decay + frequency * frequency)
+    far_re, far_im = (far_im * frequency - far_re * decay) * each, (far_im * decay + far_re * frequency) * each * -1.0
+    near_re, near_im = one * _SERIES[-1], one * 0.0
+    for term in reversed(_SERIES[:-1]):
+        near_re, near_im = near_re * x - near_im * y + term, near_re * y + near_im * x
+    square, area = x * x + y * y, span * span
+    psi_re = square.where_below(_SMALL, near_re * area, far_re) * scale
+    psi_im = square.where_below(_SMALL, near_im * area, far_im) * scale
+    d_kappa_re = span * (re * d_re + im * d_im) + psi_re * d_held_re + psi_im * d_held_im
+    d_kappa_im = span * (re * d_im - im * d_re) + psi_re * d_held_im - psi_im * d_held_re
+    rate_re, rate_im = (re * decay + im * frequency) * -1.0, re * frequency - im * decay
+    d_span = rate_re * d_re + rate_im * d_im + scale * (re * d_held_re + im * d_held_im)
+    d_scale = b_re * d_held_re + b_im * d_held_im
+    return d_span, sum_decay - d_kappa_re, sum_frequency + d_kappa_im, sum_scale + d_scale
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _coefficients(vectors, spans, power, gain, first, stop):
+    H, wide = power.shape[3], vectors.shape[1]
+    own, v, width = empty(vectors, 5, wide, 1), address(vectors), wide * vectors.itemsize
+    o = address(own)
+    for t in range(first, stop):
+        for r in range(spans.shape[1]):
+            own[4, :] = spans[t, r]
+            _held(
+                vectors.dtype.type(0.0), width, (v, v + width, v + 2 * width, o + 4 * width),
+                (o, o + width, o + 2 * width, o + 3 * width),
+            )  # fmt: skip
+            for part in range(2):
+                copy_row(power[part, t, r], own[part, :H])
+                copy_row(gain[part, t, r], own[2 + part, :H])
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _coefficients_backward(vectors, spans, d_power, d_gain, sums, d_spans, block, first, stop):
+    H, wide = d_power.shape[3], vectors.shape[1]
+    own, v, width = empty(vectors, 13, wide, 1), address(vectors), wide * vectors.itemsize
+    own[:] = 0
+    o, total, zero = address(own), sums[first // block], vectors.dtype.type(0.0)
+    for t in range(first, stop):
+        for r in range(spans.shape[1]):
+            own[4, :] = spans[t, r]
+            _held(
+                zero, width, (v, v + width, v + 2 * width, o + 4 * width), (o, o + width, o + 2 * width, o + 3 * width)
+            )
+            for part in range(2):
+                copy_row(own[5 + part], d_power[part, t, r])
+                copy_row(own[7 + part], d_gain[part, t, r])
+            _held_back(
+                zero, width,
+                (v, v + width, v + 2 * width, o + 4 * width, o, o + width, o + 2 * width, o + 3 * width,
+                 o + 5 * width, o + 6 * width, o + 7 * width, o + 8 * width, o + 9 * width, o + 10 * width, o + 11 * width),
+                (o + 12 * width, o + 9 * width, o + 10 * width, o + 11 * width),
+            )  # fmt: skip
+            d_span = 0.0
+            for i in range(H):
+                d_span += own[12, i]
+            d_spans[t, r] = d_span
+        for part in range(3):
+            for i in range(wide):
+                total[part, i] += own[9 + part, i]
+                own[9 + part, i] = 0

@@ -1,0 +1,59 @@
+"""A residual block around damped oscillators as one op: norm, input map, scan, mixing, gate and sum."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from sostenuto.ops.backend import choose_backend
+from sostenuto.ops.damped_block.autograd import Block
+from sostenuto.ops.damped_block.reference import BlockWeights, damped_block_reference, mixed
+from sostenuto.ops.dispatch import needs_reference, runs_eagerly
+
+LEAST_ROWS = 64
+"""Steps times sequences below which the parts run one by one: to lay out the weights takes longer."""
+
+__all__ = ["LEAST_ROWS", "BlockWeights", "damped_block", "mixed"]
+
+
+def damped_block(
+    inputs: Float[Tensor, "T B H"],
+    start: Float[Tensor, "B S"],
+    weights: BlockWeights,
+    *,
+    lengths: Int[Tensor, " B"] | None = None,
+    backend: str = "auto",
+) -> tuple[Float[Tensor, "T B H"], Float[Tensor, "B S"]]:
+    """Run one block over all time: inputs + GLU(M GELU(p ⊙ scan(V norm(inputs) + b) + q ⊙ norm(inputs)) + m).
+
+    The scan is `damped_scan`'s; `sostenuto.nn.Stack` writes the block out. Every tensor but ``lengths`` is
+    differentiable. A GPU, few rows, a compiler and lower precision run the parts one by one.
+
+    Args:
+        inputs: what the block reads, and adds to.
+        start: the state before the first step, real parts and then imaginary parts.
+        weights: coefficients and matrices.
+        lengths: steps of each sequence; its state stays after them, and the block reads no past.
+        backend: ``"auto"``, ``"reference"``, ``"cpu"`` or ``"gpu"``, where the scan alone has kernels.
+
+    Returns:
+        The outputs and the last state.
+
+    >>> one, eye = torch.ones(4), torch.eye(4)
+    >>> weights = BlockWeights(
+    ...     torch.zeros(2, 1, 1, 4), torch.ones(2, 1, 1, 4), torch.ones(2, 4), one, 0 * one, eye, None, one, one,
+    ...     torch.cat([eye, eye]), None,
+    ... )
+    >>> outputs, last = damped_block(torch.zeros(30, 3, 4), torch.zeros(3, 8), weights)
+    >>> outputs.shape, last.shape
+    (torch.Size([30, 3, 4]), torch.Size([3, 8]))
+    """
+    tensors = [tensor for tensor in (inputs, start, *weights) if tensor is not None]
+    same = all(tensor.dtype == start.dtype and tensor.device == start.device for tensor in tensors)
+    plain = (
+        runs_eagerly(*tensors) and not needs_reference(*tensors) and not torch.is_autocast_enabled(start.device.type)
+    )
+    chosen = choose_backend(backend, start, built=("cpu", "gpu"))
+    fused = same and plain and chosen == "cpu" and inputs.shape[0] * inputs.shape[1] >= LEAST_ROWS
+    if not fused:
+        return damped_block_reference(inputs, start, weights, lengths, backend=backend)
+    return Block.apply(inputs, start, lengths, *weights)  # pyright: ignore[reportReturnType]

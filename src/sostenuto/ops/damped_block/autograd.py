@@ -1,0 +1,56 @@
+"""The fused block as one function of autograd: what is saved, how it is differentiated."""
+
+import importlib
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sostenuto.ops.backend import native_backend
+from sostenuto.ops.damped_block.reference import BlockWeights, damped_block_reference
+from sostenuto.ops.dispatch import recorded_gradients, run_adjoint
+
+
+def _kernels(state: Tensor) -> Any:
+    """Import the kernels of the device only when they are used."""
+    return importlib.import_module(f"sostenuto.ops.damped_block.{native_backend(state)}")
+
+
+class Block(torch.autograd.Function):
+    """The block in eager code; a gradient that is differentiated again is the reference's."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, inputs: Tensor, start: Tensor, lengths: Tensor | None, *weights: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Run the kernels of the device and save what the backward pass needs."""
+        outputs, last, kept = _kernels(start).forward(inputs, start, BlockWeights(*weights), lengths)
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(inputs, start, lengths, *weights, *kept)
+        return outputs, last
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        """Run the adjoint, or the reference where the gradient is differentiated again."""
+        inputs, start, lengths, *others = ctx.saved_tensors
+        count = len(BlockWeights._fields)
+        weights, kept = BlockWeights(*others[:count]), tuple(others[count:])
+        if torch.is_grad_enabled():
+            results = damped_block_reference(inputs, start, weights, lengths)
+            d_inputs, d_start, *found = recorded_gradients(results, (inputs, start, *weights), gradients)
+            return d_inputs, d_start, None, *found
+        arriving, ending = gradients
+        arriving = start.new_zeros(()).expand(inputs.shape) if arriving is None else arriving
+        ending = start.new_zeros(start.shape) if ending is None else ending
+        if arriving.stride(0) == 0:
+            arriving = arriving[:1]  # the same at every step, as where outputs are summed
+
+        def adjoint(arriving: Tensor, ending: Tensor) -> tuple[Any, ...]:
+            d_inputs, d_start, found = _kernels(start).backward(
+                inputs, start, weights, lengths, kept, arriving.contiguous(), ending.contiguous()
+            )
+            return d_inputs, d_start, *found
+
+        d_inputs, d_start, *found = run_adjoint(adjoint, arriving, ending)
+        pairs = zip(found, weights, strict=True)
+        return d_inputs, d_start, None, *(None if weight is None else gradient for gradient, weight in pairs)
