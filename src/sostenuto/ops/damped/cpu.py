@@ -341,7 +341,8 @@ def _coefficients_backward(vectors, spans, d_power, d_gain, sums, d_spans, block
             _held_back(
                 zero, width,
                 (v, v + width, v + 2 * width, o + 4 * width, o, o + width, o + 2 * width, o + 3 * width,
-                 o + 5 * width, o + 6 * width, o + 7 * width, o + 8 * width, o + 9 * width, o + 10 * width, o + 11 * width),
+                 o + 5 * width, o + 6 * width, o + 7 * width, o + 8 * width,
+                 o + 9 * width, o + 10 * width, o + 11 * width),
                 (o + 12 * width, o + 9 * width, o + 10 * width, o + 11 * width),
             )  # fmt: skip
             d_span = 0.0
