@@ -123,7 +123,7 @@ def _unpack(packed: PackedSequence) -> tuple[Tensor, Tensor]:
     packed with ``enforce_sorted=False``, whose order tells how many they are.
     """
     if not torch.compiler.is_compiling() or packed.unsorted_indices is None:
-        return _pad(packed)
+        return _pad(packed)  # pyright: ignore[reportReturnType, reportArgumentType]: disable() hides the signature
     data, sizes, order = packed.data, packed.batch_sizes.to(packed.data.device), packed.unsorted_indices
     columns = torch.arange(order.shape[0], device=data.device)
     present = columns < sizes[:, None]
