@@ -15,11 +15,9 @@ from sostenuto.nn.certificates.oscillators import OscillatorGrowth, half_lives, 
 from sostenuto.nn.certificates.sector import lure
 from sostenuto.nn.certificates.settling import settling
 from sostenuto.nn.certificates.spans import over_curve
-from sostenuto.nn.certificates.system import SLOPES
 from sostenuto.nn.certificates.unchanged import overridden
 
 __all__ = [
-    "SLOPES",
     "Certificate",
     "LevelDecay",
     "MemoryCertificate",
