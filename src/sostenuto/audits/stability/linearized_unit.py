@@ -94,8 +94,6 @@ def _gate_inputs(
     values = entering.new_zeros(channels) if x is None else x.detach().double().cpu()
     shape = tuple(values.shape)
     require(shape == (channels,), f"expected an input of {channels} channels", f"got shape {shape}")
-        values.shape == (channels,), f"expected an input of {channels} channels", f"got shape {tuple(values.shape)}"
-    )
     return entering @ values + first, second, recurrent
 
 
