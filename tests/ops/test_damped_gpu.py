@@ -41,7 +41,7 @@ def check(T, B, H, *, steps=1, rows=1, ragged=False, spread=False, dtype=torch.f
     torch.testing.assert_close(gpu.forward(*tensors, lengths, keep=False)[0], outputs, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("T", [1, 7, 8, 17])
+@pytest.mark.parametrize("T", [1, 7, 8, 17, 137])
 @pytest.mark.parametrize("ragged", [False, True])
 def test_steps_in_and_beside_whole_blocks(T, ragged):
     check(T, 3, 13, ragged=ragged, spread=T == 17)
@@ -51,6 +51,19 @@ def test_steps_in_and_beside_whole_blocks(T, ragged):
 @pytest.mark.parametrize("ragged", [False, True])
 def test_coefficients_that_vary(steps, rows, ragged):
     check(9, 3, 13, steps=steps, rows=rows, ragged=ragged)
+
+
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning", "ignore:invalid value:RuntimeWarning")
+def test_nothing_stays_nothing_where_coefficients_grow():
+    """The product of a chunk's coefficients overflows; no state is multiplied by it."""
+    one = torch.ones(2, 1, 1, 3, device=GPU)
+    inputs, start = torch.zeros(200, 2, 3, device=GPU), torch.zeros(2, 6, device=GPU)
+    inputs[-1] = 1.0
+    outputs, last, states = gpu.forward(inputs, start, 1e3 * one, one, one[:, 0, 0], None)
+    assert outputs[:-1].abs().max() == 0
+    assert (outputs[-1] == 2).all()
+    found = gpu.backward(inputs, start, 1e3 * one, one, one[:, 0, 0], None, states, 0 * inputs, 0 * last)
+    assert all(part.abs().max() == 0 for part in found)
 
 
 def test_inputs_of_lower_precision():

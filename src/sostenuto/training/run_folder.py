@@ -6,7 +6,6 @@ import hashlib
 import io
 import itertools
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ from sostenuto.data.dataset import SequenceSet
 from sostenuto.data.encoding import Encoding
 from sostenuto.data.files.atomic import write_atomically
 from sostenuto.data.files.cells import plain_text
+from sostenuto.data.files.lock import locked
 from sostenuto.models.base import SequenceModel
 from sostenuto.models.build import build_model
 from sostenuto.training.config import ModelConfig, RunConfig
@@ -78,7 +78,8 @@ def run_folder(path: PathLike, *, overwrite: bool = False, resume: bool = False)
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{folder}: expected a folder that can be made, got {error.strerror}.") from error
-    with _locked(folder):
+    hint = "wait for it or choose another --out"
+    with locked(folder, f"{folder}: expected a run that nobody works on, got one with another fit in it; {hint}"):
         _check_place(folder, overwrite=overwrite, resume=resume)
         aside = folder / _ASIDE
         if not resume:
@@ -131,25 +132,6 @@ def _remove(folder: Path) -> None:
     for name in _FILES:
         if name != _CHECKPOINTS:
             (folder / name).unlink(missing_ok=True)
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Hold the folder itself, so that no lock file stays behind; where the system has no `fcntl` nobody is kept out."""
-    with contextlib.ExitStack() as stack:
-        with contextlib.suppress(ModuleNotFoundError):
-            import fcntl
-
-            handle = os.open(folder, os.O_RDONLY)
-            stack.callback(os.close, handle)
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise InputError(
-                    f"{folder}: expected a run that nobody works on, got one with another fit in it; "
-                    "wait for it or choose another --out."
-                ) from error
-        yield
 
 
 def new_folder(data: str, model: str) -> Path:
