@@ -13,19 +13,18 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from sostenuto.nn import certificates
-from sostenuto.nn.certificates import SLOPES, Certificate, MemoryCertificate, not_provable, refused
+from sostenuto.nn.certificates import Certificate, MemoryCertificate, not_provable, refused
 from sostenuto.nn.certificates.spans import Derivative, SpanCurve
 from sostenuto.nn.certificates.system import SectorSystem, bare, sector_system
 from sostenuto.nn.certified import GATED
 from sostenuto.nn.fused import FusedLayer
 from sostenuto.nn.integrators import EXPLICIT
 from sostenuto.nn.map_memory import CertifiedMap, Ends, map_memory
+from sostenuto.ops.activation import SLOPES
 from sostenuto.ops.dense import driven_scan
 from sostenuto.ops.step import Step
 
 Rate = Callable[[Float[Tensor, "*batch G"], Float[Tensor, "*batch S"]], Float[Tensor, "*batch S"]]
-ACTIVATIONS = ("tanh", "relu", "hardtanh", "logistic", "identity")
-"""What a layer with a choice of activation offers."""
 
 
 class DenseMap(NamedTuple):

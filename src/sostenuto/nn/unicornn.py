@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,9 +16,7 @@ from sostenuto.checks import InputError, check_choice, check_count, check_positi
 from sostenuto.constraints.at_least import AtLeast
 from sostenuto.nn.base import LayerCall, LayerState, check_sizes, weight_name
 from sostenuto.nn.dropout import dropout_masks
-from sostenuto.nn.oscillator_layer import OscillatorLayer
-from sostenuto.nn.oscillator_limit import warn_of_divergence
-from sostenuto.nn.reconstruction import Reconstruction, drift_of
+from sostenuto.nn.oscillator_layer import OscillatorLayer, warn_of_divergence
 from sostenuto.nn.sequences import LayerInput, Timespans, is_readable
 from sostenuto.ops.oscillator import (
     BACKENDS,
@@ -32,6 +30,48 @@ from sostenuto.ops.oscillator import (
     time_max,
 )
 from sostenuto.ops.oscillator.cell import with_masks
+
+
+class Reconstruction(NamedTuple):
+    """What `UnICORNN.inverse` found.
+
+    ``state`` is the initial (y, z) in the form the layer takes. ``drift`` says for each layer how far running forwards
+    from it misses the state given, relative to that layer's largest value: rounding if small, a lost past if not.
+    ``trajectory`` has for each layer (y, z) after every step, in the form of the input; None unless asked for.
+    """
+
+    state: tuple[Tensor, Tensor]
+    drift: tuple[float, ...]
+    trajectory: tuple[tuple[LayerInput, LayerInput], ...] | None
+
+
+def drift_of(
+    again: tuple[Float[Tensor, "layer *rest"], ...],
+    given: tuple[Float[Tensor, "layer *rest"], ...],
+    tolerance: float | None = None,
+) -> tuple[float, ...]:
+    """Compare a state reached again with the one given: for each layer, the worst component's relative difference.
+
+    A difference is relative to the largest value of its component in its layer; past ``tolerance`` it is an error.
+
+    >>> drift_of((torch.tensor([[2.0, 4.0]]),), (torch.tensor([[1.0, 4.0]]),))
+    (0.25,)
+    """
+    drift = tuple(_worst(parts) for parts in zip(*again, *given, strict=True))
+    if tolerance is not None:
+        most = max(drift)
+        got = f"got {most:.1e} in layer {drift.index(most)}"
+        require(most <= tolerance, f"expected a drift of at most {tolerance}", got, "use float64 or fewer steps")
+    return drift
+
+
+def _worst(parts: tuple[Tensor, ...]) -> float:
+    """Give the largest relative difference; one that is not finite counts as infinite."""
+    half = len(parts) // 2
+    floor = torch.finfo(parts[0].dtype).tiny
+    pairs = zip(parts[:half], parts[half:], strict=True)
+    errors = [float((one - other).abs().max() / other.abs().max().clamp(min=floor)) for one, other in pairs]
+    return max(error if error == error else float("inf") for error in errors)
 
 
 class UnICORNN(OscillatorLayer):

@@ -8,9 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from sostenuto.checks import check_choice, require, shown
 from sostenuto.data.dataset import Dataset
 from sostenuto.data.files.atomic import write_atomically
+from sostenuto.data.parts import divide, training_count
 from sostenuto.data.source import absolute
 from sostenuto.estimators.runs import (
     AUTO,
@@ -26,12 +29,50 @@ from sostenuto.estimators.runs import (
 )
 from sostenuto.nn import LAYERS
 from sostenuto.report.contents.choice import choice_section
+from sostenuto.report.page import render
 from sostenuto.report.section import Section
-from sostenuto.results import Candidate
+from sostenuto.results import Candidate, FitResult
+from sostenuto.training import recipes
 from sostenuto.training.config import DataConfig, RunConfig, overlaid
 from sostenuto.training.probes import PROBES
 from sostenuto.training.processes import main_decides
+from sostenuto.training.run import fit_parts, run
 from sostenuto.training.run_folder import new_folder, open_folder, run_folder
+
+
+def train_compared(
+    names: tuple[str, ...], dataset: Dataset, settings: RunConfig, folder: Path, limit: float, conditions: Conditions
+) -> list[FitResult]:
+    """Train every layer by its recipe on the same parts, into a run folder of its own inside ``folder``.
+
+    There are as many epochs as the recipe asks for, or as few as fit into ``limit`` seconds.
+    """
+    data = replace(settings.data, validation=DataConfig.validation)
+    device, results = conditions.device, []
+    for name in names:
+        chosen = {"model": {"layer": name}, "training": {"seed": settings.training.seed}}
+        config = recipes.run_config(data, dataset.train, training_count(dataset, data), chosen)
+        epochs = min(config.training.epochs, max(1, int(limit / _epoch_seconds(dataset, config, device))))
+        # The schedule of the learning rate is over these epochs.
+        config = replace(config, training=replace(config.training, epochs=epochs))
+        with run_folder(folder / name, overwrite=True) as place:
+            result = run(dataset, config, place, device=device, progress=conditions.progress)
+            if result is not None:
+                write_atomically(place / "report.html", render(result))
+                results.append(result)
+    return results
+
+
+def _epoch_seconds(dataset: Dataset, config: RunConfig, device: str) -> float:
+    """Say how long an epoch takes, from one over a few batches, after one that compiles what has to be."""
+    parts = divide(dataset, config.data, seed=config.training.seed)
+    few = min(len(parts.train), 4 * config.training.batch_size)
+    sample = replace(parts, train=parts.train.take(np.arange(few)), validation=None)
+    short = replace(config, training=replace(config.training, epochs=1))
+    fit_parts(sample, short, device=device, progress=False)
+    seconds = fit_parts(sample, short, device=device, progress=False).progress.seconds
+    return seconds * len(parts.train) / few
+
 
 Audit = Callable[[Path], Sequence[Section]]
 """Audits a run and gives the sections of the page that say what it found."""
@@ -154,7 +195,6 @@ def _compared(request: FitRequest, plan: Plan, fitted: FittedRun) -> list[Sectio
     """Train other networks beside the model where they were asked for, and say so in a section and everywhere else."""
     if not request.compare:
         return []
-    from sostenuto.estimators.runs.compare import train_compared
     from sostenuto.report.contents.compare import comparison_section
 
     require(plan.dataset is not None, "expected sequences with targets for --compare", "got series to forecast")

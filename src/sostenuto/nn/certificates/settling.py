@@ -6,7 +6,8 @@ from torch import Tensor
 
 from sostenuto.checks import check_choice, check_positive, require
 from sostenuto.nn.certificates.certificate import Certificate, fails
-from sostenuto.nn.certificates.system import SLOPES, matrix
+from sostenuto.nn.certificates.system import matrix
+from sostenuto.ops.activation import SLOPES
 
 CONTINUOUS = "λ_max(W + Wᵀ) < 0"
 DISCRETE = "λ_max(W + Wᵀ + sε WᵀW) < 0"

@@ -7,18 +7,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sostenuto.checks import check_choice, require
+from sostenuto.ops.activation import SLOPES
 
 Slope = float | int | tuple[float, float] | str
 """The activation's name, the least and largest slope (0 and the number if there is one)."""
-
-SLOPES = {
-    "tanh": (0.0, 1.0),
-    "relu": (0.0, 1.0),
-    "hardtanh": (0.0, 1.0),
-    "logistic": (0.0, 0.25),
-    "identity": (1.0, 1.0),
-}
-"""Least and largest slope of each activation."""
 
 
 @dataclass(frozen=True, eq=False)
