@@ -23,7 +23,7 @@ BLOCK = re.compile(
 NOTEBOOKS = re.compile(r"tutorials/(?!index$)")
 FOLDER = "_executed"
 LINES = 60
-SECONDS = 400
+SECONDS = 900
 
 
 def run_page(app, name, source):
