@@ -19,6 +19,7 @@ STEPS = 8
 """Steps whose rows are loaded together."""
 CHUNKS = 16
 """Parts of the time that run side by side."""
+_ONE_WARP: dict[str, Any] = {"BLOCK": 32, "num_warps": 1}
 
 
 def forward(
@@ -71,6 +72,27 @@ def backward(
     if varying:
         return d_x, d_start, _summed_like(each[:2], power), _summed_like(each[2:], gain), totals[4:]
     return d_x, d_start, totals[:2].reshape(power.shape), totals[2:4].reshape(gain.shape), totals[4:]
+
+
+def coefficients(logs: Float[Tensor, " S"], added: float) -> tuple[Tensor, Tensor]:
+    """Give the power and the gain of a unit step, see `learned_coefficients`."""
+    H, read = len(logs) // 2, logs.contiguous()
+    power, gain = (torch.empty((2, 1, 1, H), device=read.device, dtype=read.dtype) for _ in range(2))
+    with on_device(read):
+        _coefficients[(triton.cdiv(H, 32),)](read, power, gain, added, H, **_ONE_WARP)
+    return power, gain
+
+
+def coefficients_backward(
+    logs: Float[Tensor, " S"], added: float, d_power: Float[Tensor, "2 1 1 H"], d_gain: Float[Tensor, "2 1 1 H"]
+) -> Tensor:
+    """Give the gradient of the logarithms."""
+    H, read, found = len(logs) // 2, logs.contiguous(), torch.empty_like(logs, memory_format=torch.contiguous_format)
+    with on_device(read):
+        _coefficients_backward[(triton.cdiv(H, 32),)](
+            read, d_power.contiguous(), d_gain.contiguous(), found, added, H, **_ONE_WARP
+        )
+    return found
 
 
 def _options(lengths: Tensor | None, varying: bool) -> dict[str, Any]:
@@ -292,3 +314,61 @@ def _backward(
     tl.store(sums + 3 * stride + o_c, tl.sum(b_dbi, 0), mask=m_c)
     tl.store(sums + 4 * stride + o_c, tl.sum(b_dcr, 0), mask=m_c)
     tl.store(sums + 5 * stride + o_c, tl.sum(b_dci, 0), mask=m_c)
+
+
+@no_type_check
+@triton.jit
+def _rates(logs, added, o_h, H, m_h):
+    """Give e^{−ν}, γ and ω, in float64."""
+    b_slow, b_turn = _pair(logs, o_h, H, m_h)
+    b_time = tl.exp(-b_slow.to(tl.float64))
+    return b_time, 1.0 / (b_time + added), tl.exp(b_turn.to(tl.float64))
+
+
+@no_type_check
+@triton.jit
+def _over_rate(b_re, b_im, b_decay, b_turn):
+    """Divide a complex number by κ = −γ + iω."""
+    b_size = b_decay * b_decay + b_turn * b_turn
+    return (b_im * b_turn - b_re * b_decay) / b_size, -(b_im * b_decay + b_re * b_turn) / b_size
+
+
+@no_type_check
+@triton.jit(do_not_specialize=["H"])
+def _coefficients(logs, power, gain, added, H, BLOCK: tl.constexpr):
+    o_h = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    m_h = o_h < H
+    _, b_decay, b_turn = _rates(logs, added, o_h, H, m_h)
+    b_size = tl.exp(-b_decay)
+    b_ar, b_ai = b_size * tl.cos(b_turn), b_size * tl.sin(b_turn)
+    b_br, b_bi = _over_rate(b_ar - 1.0, b_ai, b_decay, b_turn)
+    b_scale = tl.sqrt(1.0 - b_size * b_size)
+    tl.store(power + o_h, b_ar.to(tl.float32), mask=m_h)
+    tl.store(power + H + o_h, b_ai.to(tl.float32), mask=m_h)
+    tl.store(gain + o_h, (b_scale * b_br).to(tl.float32), mask=m_h)
+    tl.store(gain + H + o_h, (b_scale * b_bi).to(tl.float32), mask=m_h)
+
+
+@no_type_check
+@triton.jit(do_not_specialize=["H"])
+def _coefficients_backward(logs, d_power, d_gain, d_logs, added, H, BLOCK: tl.constexpr):
+    o_h = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    m_h = o_h < H
+    b_time, b_decay, b_turn = _rates(logs, added, o_h, H, m_h)
+    b_size = tl.exp(-b_decay)
+    b_ar, b_ai = b_size * tl.cos(b_turn), b_size * tl.sin(b_turn)
+    b_br, b_bi = _over_rate(b_ar - 1.0, b_ai, b_decay, b_turn)
+    b_scale = tl.sqrt(1.0 - b_size * b_size)
+    b_dar, b_dai = _pair(d_power, o_h, H, m_h)
+    b_dbr, b_dbi = _pair(d_gain, o_h, H, m_h)
+    b_dar, b_dai, b_dbr, b_dbi = b_dar.to(tl.float64), b_dai.to(tl.float64), b_dbr.to(tl.float64), b_dbi.to(tl.float64)
+    # ∂b/∂κ = (a − b)/κ, or 1/2 + κ/3 + κ²/8 where that would cancel.
+    b_pr, b_pi = _over_rate(b_ar - b_br, b_ai - b_bi, b_decay, b_turn)
+    b_near = b_decay * b_decay + b_turn * b_turn < 1e-8
+    b_pr = tl.where(b_near, 0.5 - b_decay / 3.0 + (b_decay * b_decay - b_turn * b_turn) / 8.0, b_pr)
+    b_pi = tl.where(b_near, b_turn / 3.0 - b_decay * b_turn / 4.0, b_pi)
+    b_kr = b_ar * b_dar + b_ai * b_dai + b_scale * (b_pr * b_dbr + b_pi * b_dbi)
+    b_ki = b_ar * b_dai - b_ai * b_dar + b_scale * (b_pr * b_dbi - b_pi * b_dbr)
+    b_faded = (b_br * b_dbr + b_bi * b_dbi) * b_size * b_size / b_scale - b_kr
+    tl.store(d_logs + o_h, (b_faded * b_decay * b_decay * b_time).to(tl.float32), mask=m_h)
+    tl.store(d_logs + H + o_h, (b_ki * b_turn).to(tl.float32), mask=m_h)
