@@ -129,8 +129,8 @@ class SequenceBatch:
 
     def with_values(self, values: Sequences) -> "SequenceBatch":
         """Put other values of the same shape in place of those there are."""
-        shape, given = tuple(self.values.shape), tuple(values.shape)
-        require(given == shape, f"expected values of shape {shape}", f"got {given}")
+        shape, other = tuple(self.values.shape), tuple(values.shape)
+        require(other == shape, f"expected values of shape {shape}", f"got {other}")
         return self.replaced(values=values)
 
     def to(self, device: torch.device | str, *, non_blocking: bool = False) -> "SequenceBatch":

@@ -44,7 +44,7 @@ _HOMES = {
     "SequenceKernel": "base",
     "Signature": "signature",
     "UntiedRecurrentNTK": "untied_recurrent_ntk",
-    "as_objects": "objects",
+    "as_objects": "base",
 }
 
 

@@ -277,8 +277,8 @@ def _check_size(encoding: Encoding, config: ModelConfig, tensors: dict[str, Tens
     require(layers <= len(tensors), f"expected at most {len(tensors)} layers of so many weights", f"got {layers}")
     with torch.device("meta"):
         declared = {name: value.shape for name, value in rebuild(encoding, config).state_dict().items()}
-    given = {name: value.shape for name, value in tensors.items()}
-    other = sorted(name for name in declared.keys() | given.keys() if declared.get(name) != given.get(name))
+    shapes = {name: value.shape for name, value in tensors.items()}
+    other = sorted(name for name in declared.keys() | shapes.keys() if declared.get(name) != shapes.get(name))
     require(not other, "expected weights of the declared sizes", f"got others for {shown(other)}")
 
 
