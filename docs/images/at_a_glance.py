@@ -44,16 +44,16 @@ def features(axes):
 def layers(axes):
     """Share of digits read right after equal training time and with equal sizes."""
     record = json.loads((RESULTS / "ordinary_tasks.json").read_text(encoding="utf-8"))["record"]
-    columns = next(row for row in record["rows"] if row["task"].startswith("digits"))["columns"]
+    columns = next(row for row in record["rows"] if "digits, pixel by pixel" in row["task"])["columns"]
     ranked = sorted(columns.items(), key=lambda pair: -pair[1]["mean"])
     names = [name if name != "stack" else "so.nn.Stack" for name, _ in ranked]
     right = [100 * (1 - column["mean"]) for _, column in ranked]
-    errors = [100 * column["standard_error"] for _, column in ranked]
+    errors = [100 * (column["standard_error"] or 0.0) for _, column in ranked]
     colors = [BLUE if name == "so.nn.Stack" else ORANGE if name == "nn.LSTM" else GRAY for name in names]
     axes.barh(names, right, xerr=errors, color=colors, ecolor=INK, height=0.66)
     for place, value in enumerate(right):
         axes.text(2, place, f"{value:.0f} %", va="center", color="white", fontweight="bold")
-    axes.set(xlim=(0, 100), xlabel="digits read right, %")
+    axes.set(xlim=(0, 100), xlabel="digits read right, permuted pixel by pixel, %")
     settings = record["settings"]
     axes.set_title(
         f"Change one line\n{settings['seconds']:.0f} s on one core, {settings['parameters']:,} weights each", loc="left"

@@ -74,12 +74,12 @@ def option_help(section: type) -> dict[str, tuple[Any, str]]:
     >>> option_help(DataConfig)["missing"]
     (<class 'str'>, 'What to do with NaN: refuse, mask or interpolate.')
     """
-    hints, found = get_type_hints(section), {}
+    hints, options = get_type_hints(section), {}
     for each in fields(section):
         if "help" in each.metadata:
             hint, text = hints[each.name], each.metadata["help"]
             if get_origin(hint) is Literal:
                 *some, last = (choice for choice in get_args(hint) if choice)
                 hint, text = str, f"{text.removesuffix('.')}: {', '.join(some)} or {last}."
-            found[each.name] = (hint, text)
-    return found
+            options[each.name] = (hint, text)
+    return options

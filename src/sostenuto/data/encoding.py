@@ -47,9 +47,9 @@ def arrange_channels(
             )
         absent = [name for name in absent if name not in known]
     if unknown or absent:
-        found = [f"without {_quoted(absent)}"] * bool(absent) + [f"with {_quoted(unknown)}"] * bool(unknown)
+        differences = [f"without {_quoted(absent)}"] * bool(absent) + [f"with {_quoted(unknown)}"] * bool(unknown)
         hint = "rename them" if unknown and absent else "add them" if absent else f"pass ignore={unknown[0]!r}"
-        got = ", ".join(found)
+        got = ", ".join(differences)
         raise InputError(f"expected the channels {_quoted(expected)} of training, got those {got}; {hint}.")
     places = [names.index(name) if name in names else len(names) for name in expected]
     return [np.pad(sequence, ((0, 0), (0, 1)))[:, places] for sequence in sequences]

@@ -66,11 +66,11 @@ def absolute(config: DataConfig) -> DataConfig:
 
 def read_file(config: DataConfig, path: PathLike, *, labelled: bool = True) -> dict[str, SequenceSet]:
     """Read the parts of a file with the options of ``config``."""
-    given: dict[str, Any] = {name: getattr(config, name) or None for name in ("target", "series", "time", "group")}
-    given |= {name: getattr(config, name) for name in ("layout", "ignore", "categorical")}
-    given["task"] = "sequence" if config.task in _STEP_KINDS else config.task or None
+    options: dict[str, Any] = {name: getattr(config, name) or None for name in ("target", "series", "time", "group")}
+    options |= {name: getattr(config, name) for name in ("layout", "ignore", "categorical")}
+    options["task"] = "sequence" if config.task in _STEP_KINDS else config.task or None
     with unpacking_at_most(config.most_unpacked):
-        parts = files.read_parts(path, labelled=labelled, **given)
+        parts = files.read_parts(path, labelled=labelled, **options)
     if config.task in _STEP_KINDS:
         parts = {name: as_step_targets(part, _STEP_KINDS[config.task]) for name, part in parts.items()}
     if config.timespans == "ignore":

@@ -151,16 +151,16 @@ def as_objects(sequences: Any) -> np.ndarray:
 def checked_sequences(sequences: Any, name: str) -> list[Steps]:
     """Bring an argument called ``name`` to float64 sequences, or say which of them is at fault."""
     try:
-        found = as_sequences(sequences, allow_nan=True)
+        checked = as_sequences(sequences, allow_nan=True)
     except InputError as error:
         raise InputError(f"{name}: {error}") from error
-    for index, sequence in enumerate(found):
+    for index, sequence in enumerate(checked):
         if np.isnan(sequence).any():
             raise InputError(
                 f"{name}: sequence {index}: expected no missing values, got NaN; fill them in or drop the sequence."
             )
     # A copy: torch takes no array with a negative stride, such as x[::-1].
-    return [np.array(sequence, dtype=np.float64, order="C") for sequence in found]
+    return [np.array(sequence, dtype=np.float64, order="C") for sequence in checked]
 
 
 def zero_padded(sequences: list[Steps], steps: int) -> Matrix:

@@ -52,11 +52,11 @@ def map_memory(
     monotone. ``passes`` says whether a layer reads nothing but the output of the one below; ``clock`` whether steps are
     Euler's or exact, for which independent units have rates per unit of time.
     """
-    found = [[_level(ends, spans, drive, clock) for ends in directions] for directions in maps]
-    levels = [_both([level for level, _ in directions]) for directions in found]
+    by_level = [[_level(ends, spans, drive, clock) for ends in directions] for directions in maps]
+    levels = [_both([level for level, _ in directions]) for directions in by_level]
     if not passes:
         levels = [levels[0], *(replace(level, entering=None) for level in levels[1:])]
-    per_unit = np.concatenate([lives for _, lives in found[0]])
+    per_unit = np.concatenate([lives for _, lives in by_level[0]])
     exact = len(per_unit) > 0
     reasons = []
     if levels[0].fastest is None:

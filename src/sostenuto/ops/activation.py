@@ -20,13 +20,17 @@ class Activation(NamedTuple):
     """A nonlinearity σ, the least and largest slope of its secants, and what bounds it.
 
     ``least_slope`` gives that of secants between −A and A, from A; without it a bounded drive changes nothing. σ with
-    a threshold has ``slopes`` None: it jumps, and nothing is proved about it.
+    a threshold has ``slopes`` None: it jumps, and nothing is proved about it. ``settles`` says what states of
+    h′ = σ(Wh + z) do that settle, by default for a σ that is 0 at 0 alone; ``has_rate`` whether ∫σ is half of σ², so
+    that they do it at a known rate.
     """
 
     apply: Callable[..., Tensor]
     slopes: tuple[float, float] | None = (0.0, 1.0)
     largest_value: float | None = None
     least_slope: Callable[[float], float] | None = None
+    settles: str = "states converge to the one point of rest −W⁻¹z"
+    has_rate: bool = False
 
 
 def _modrelu(values: Tensor, threshold: Any) -> Tensor:
@@ -43,12 +47,23 @@ def _tanh_slope(drive: float) -> float:
 
 TABLE = {
     "tanh": Activation(torch.tanh, largest_value=1.0, least_slope=_tanh_slope),
-    "relu": Activation(torch.relu),
+    "relu": Activation(torch.relu, settles="the velocity decays at the rate and states converge", has_rate=True),
     "hardtanh": Activation(
         torch.nn.functional.hardtanh, largest_value=1.0, least_slope=lambda drive: float(drive <= 1)
     ),
-    "logistic": Activation(torch.sigmoid, (0.0, 0.25), 1.0, lambda drive: _tanh_slope(drive / 2) / 4),
-    "identity": Activation(lambda values: values, (1.0, 1.0)),
+    "logistic": Activation(
+        torch.sigmoid,
+        (0.0, 0.25),
+        1.0,
+        lambda drive: _tanh_slope(drive / 2) / 4,
+        "the velocity decays to zero; states may drift ever more slowly",
+    ),
+    "identity": Activation(
+        lambda values: values,
+        (1.0, 1.0),
+        settles="states converge to the one point of rest −W⁻¹z at the rate",
+        has_rate=True,
+    ),
     "modrelu": Activation(_modrelu, None),
 }
 ACTIVATIONS = tuple(TABLE)

@@ -32,7 +32,6 @@ from sostenuto.report.numbers import counted, number
 from sostenuto.results import Numbers
 from sostenuto.training.processes import environment
 
-ATTACKS = ("pgd", "deepfool", "random-search", "transfer", "best")
 METHODS = {
     "pgd": "Projected gradient ascent on the loss, {steps} steps from {restarts}",
     "deepfool": "DeepFool, at most {steps} steps to the nearest boundary",
@@ -43,6 +42,7 @@ METHODS = {
         "search without gradients and transfer from a network taught the model's answers"
     ),
 }
+ATTACKS = tuple(METHODS)
 MEASURE = {
     "linf": "in any one sample",
     "l2": "over the whole sequence (Euclidean)",
@@ -177,7 +177,7 @@ def adversarial_accuracy(
         else:
             ways = attacker.ways()
             names = [name for name in ways if attack in (name, "best")]
-            require(bool(names), f"expected one answer a sequence for attack={attack!r}", "got one per step")
+            require(bool(names), f"expected one answer per sequence for attack={attack!r}", "got one per step")
             marks = {name: [attacker.left(ways[name], radius) for radius in radii] for name in names}
             if attack == "best":
                 masked = masking(attacker.evidence(radii, marks))

@@ -90,6 +90,6 @@ def slope_range(slope: Slope) -> tuple[float, float]:
 def matrix(name: str, values: Tensor) -> np.ndarray:
     """Read a matrix of finite numbers as float64."""
     require(values.ndim == 2, f"expected {name} to be a matrix", f"got {values.ndim} axes")
-    found = values.detach().double().cpu().numpy()
-    require(bool(np.isfinite(found).all()), f"expected finite numbers in {name}", "got NaN or infinity")
-    return found
+    array = values.detach().double().cpu().numpy()
+    require(bool(np.isfinite(array).all()), f"expected finite numbers in {name}", "got NaN or infinity")
+    return array

@@ -10,7 +10,7 @@ from torch import Tensor
 from sostenuto.checks import check_positive
 from sostenuto.ops._cpu.workspace import product
 from sostenuto.ops.backend import choose_backend
-from sostenuto.ops.dispatch import needs_reference, run_adjoint, runs_eagerly
+from sostenuto.ops.dispatch import needs_reference, recorded_gradients, run_adjoint, runs_eagerly
 from sostenuto.ops.oscillator.autograd import scan
 from sostenuto.ops.oscillator.reference import oscillator_scan_reference
 
@@ -50,18 +50,18 @@ class DrivenScan(torch.autograd.Function):
         fused = _is_fused(x)
 
         def adjoint(d_outputs: Tensor | None, d_end: Tensor | None, d_last: Tensor | None) -> tuple[Any, ...]:
-            found = cpu.backward(
+            gradients = cpu.backward(
                 *(x if fused else drive, weight, step, ctx.stiffness, y, outputs, last, timespans, d_outputs, d_last),
                 d_end=d_end,
                 input_map=(matrix, bias) if fused else None,
                 wants_x=wants_x or (wants_matrix and not fused),
                 wants_bias=bias is not None,
             )
-            d_matrix = found.weight_ih
-            if wants_matrix and not fused and found.x is not None:
-                d_matrix = found.x.flatten(0, 1).T @ x.to(y.dtype).reshape(-1, x.shape[2])
-            d_x = (found.x @ matrix.to(y.dtype)).to(x.dtype) if wants_x and found.x is not None else None
-            return d_x, d_matrix, found.bias, *found[1:3], None, *found[3:5], None
+            d_matrix = gradients.weight_ih
+            if wants_matrix and not fused and gradients.x is not None:
+                d_matrix = gradients.x.flatten(0, 1).T @ x.to(y.dtype).reshape(-1, x.shape[2])
+            d_x = (gradients.x @ matrix.to(y.dtype)).to(x.dtype) if wants_x and gradients.x is not None else None
+            return d_x, d_matrix, gradients.bias, *gradients[1:3], None, *gradients[3:5], None
 
         return run_adjoint(adjoint, *arriving)
 
@@ -76,11 +76,7 @@ def _recorded(ctx: Any, arriving: tuple[Tensor | None, ...]) -> tuple[Tensor | N
     drive = F.linear(x.to(matrix.dtype), matrix, bias)
     results = oscillator_scan_reference(drive, weight, step, ctx.stiffness, y, z, timespans=timespans)
     inputs = (x, matrix, bias, weight, step, None, y, z, None)
-    wanted = [tensor for tensor in inputs if tensor is not None and tensor.requires_grad]
-    used = [(result, gradient) for result, gradient in zip(results, arriving, strict=True) if gradient is not None]
-    roots, gradients = zip(*used, strict=True)
-    found = iter(torch.autograd.grad(roots, wanted, gradients, create_graph=True, allow_unused=True))
-    return tuple(next(found) if tensor is not None and tensor.requires_grad else None for tensor in inputs)
+    return tuple(recorded_gradients(results, inputs, arriving))
 
 
 BACKENDS = ("auto", "reference", "cpu", "gpu")

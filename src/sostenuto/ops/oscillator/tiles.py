@@ -54,8 +54,8 @@ class TiledLayers(torch.autograd.Function):
 
         plan, timespans, x, y, z, *tensors = inputs
         wanted = {"keep": plan.keep, "input_gradient": ctx.needs_input_grad[2], "peak": plan.peak}
-        given = x.to(y.dtype), cells_of(tensors), plan.stiffness, y, z, timespans, plan.step_sizes, plan.masks
-        y_end, trace, peaks, layers = sweep.forward(*given, **wanted)
+        operands = x.to(y.dtype), cells_of(tensors), plan.stiffness, y, z, timespans, plan.step_sizes, plan.masks
+        y_end, trace, peaks, layers = sweep.forward(*operands, **wanted)
         ctx.plan = plan
         ctx.set_materialize_grads(False)
         if plan.keep:
@@ -72,15 +72,17 @@ class TiledLayers(torch.autograd.Function):
             cells = plan.stepped(cells_of(tensors))
             outputs, *ends = stored_stack(x.to(y.dtype), cells, plan.stiffness, y, z, timespans=timespans)
             results = outputs.amax(0) if plan.peak else outputs, *ends
-            found = recorded_gradients(results, (x, y, z, *tensors), arriving)
+            gradients = recorded_gradients(results, (x, y, z, *tensors), arriving)
         else:
             from sostenuto.ops.oscillator import tiles_sweep as sweep
 
             peaks = sweep.Peaks(largest, holders) if plan.peak else None
-            given = (ctx.layers, x.to(y.dtype), y, sweep.Trace(kept, activated, last, top), peaks)
-            asked = {"input_gradient": wanted[0], "state_gradients": wanted[1] or wanted[2]}
-            found = run_adjoint(lambda *arriving: _listed(sweep.backward(*given, *arriving, **asked), x), *arriving)
-        return None, None, *(g if want else None for g, want in zip(found, wanted, strict=True))
+            operands = (ctx.layers, x.to(y.dtype), y, sweep.Trace(kept, activated, last, top), peaks)
+            needed = {"input_gradient": wanted[0], "state_gradients": wanted[1] or wanted[2]}
+            gradients = run_adjoint(
+                lambda *arriving: _listed(sweep.backward(*operands, *arriving, **needed), x), *arriving
+            )
+        return None, None, *(g if want else None for g, want in zip(gradients, wanted, strict=True))
 
 
 def _listed(found: Any, x: Tensor) -> list[Tensor | None]:
@@ -160,7 +162,7 @@ def oscillator_tiles(
     """
     check_positive("stiffness", stiffness, zero=True)
     tensors = [field for cell in cells for field in cell]
-    given = (x, y, z, *tensors)
-    keep = torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in given)
-    found: Any = TiledLayers.apply(TilePlan(stiffness, keep, peak, step_sizes, masks), timespans, *given)
-    return found
+    inputs = (x, y, z, *tensors)
+    keep = torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in inputs)
+    result: Any = TiledLayers.apply(TilePlan(stiffness, keep, peak, step_sizes, masks), timespans, *inputs)
+    return result
