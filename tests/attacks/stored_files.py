@@ -63,8 +63,8 @@ def called(*arguments: object) -> tuple[int, str]:
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out), warnings.catch_warnings():
         try:
-            get_command(app).main([str(one) for one in arguments], standalone_mode=False)
-            return 0, out.getvalue()
+            code = get_command(app).main([str(one) for one in arguments], standalone_mode=False)
+            return code or 0, out.getvalue()
         except click.exceptions.Exit as ended:
             return ended.exit_code, out.getvalue()
         except click.ClickException as error:

@@ -16,7 +16,7 @@ import torch
 from sklearn.gaussian_process.kernels import Matern, WhiteKernel
 
 import sostenuto as so
-from sostenuto.checks import FileFormatError, InputError, MissingExtraError
+from sostenuto.checks import FileFormatError, InputError, MissingExtraError, SostenutoError
 from sostenuto.data.files.lock import locked
 from sostenuto.kernels import RBF
 from sostenuto.kernels.gram import connect, gram
@@ -319,6 +319,27 @@ class TestCluster:
                 found[where] = values
         assert killed == victims
         np.testing.assert_array_equal(found, K)
+
+    @pytest.mark.parametrize("error", [KeyError("tcp://127.0.0.1:35455"), distributed.comm.CommClosedError("closed")])
+    @pytest.mark.parametrize("lost", [2, 9])
+    def test_workers_lost_while_the_sequences_are_sent(self, X, K, client, monkeypatch, error, lost):
+        """Dask tells of them by whatever error its own way meets."""
+        client.wait_for_workers(1, timeout="60s")
+        scatter, calls = client.scatter, []
+
+        def losing(*arguments, **options):
+            calls.append(0)
+            if len(calls) <= lost:
+                raise error
+            return scatter(*arguments, **options)
+
+        monkeypatch.setattr(client, "scatter", losing)
+        monkeypatch.setattr("time.sleep", lambda _: None)
+        if lost == 2:
+            np.testing.assert_array_equal(computed(X, client=client), K)
+        else:
+            with pytest.raises(SostenutoError, match="the cluster lost the sequences 4 times in a row"):
+                computed(X, client=client)
 
     def test_an_error_of_the_kernel_comes_through(self, client):
         grid = TileGrid(2, None, 1)

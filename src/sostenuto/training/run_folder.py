@@ -107,14 +107,26 @@ def _check_place(folder: Path, *, overwrite: bool, resume: bool) -> None:
 
 
 def _set_aside(folder: Path, aside: Path) -> None:
-    """Move the run away, or drop it where it never stood: then what it was to replace is still aside."""
-    if aside.is_dir():
+    """Move the run away, or drop it where it never stood: then what it was to replace is still aside.
+
+    The config moves last: without it aside, the run was not moved whole, and the rest of it follows.
+    """
+    if (folder / "config.toml").is_file() and not (aside / "config.toml").is_file():
+        aside.mkdir(exist_ok=True)
+        try:
+            _move(folder, aside)
+        except OSError:
+            _move(aside, folder)
+            aside.rmdir()
+            raise
+    elif aside.is_dir():
         _remove(folder)
-    elif (folder / "config.toml").is_file():
-        aside.mkdir()
-        for name in _FILES:
-            if (folder / name).exists():
-                (folder / name).rename(aside / name)
+
+
+def _move(source: Path, target: Path) -> None:
+    for name in _FILES:
+        if (source / name).exists():
+            (source / name).rename(target / name)
 
 
 def _put_back(folder: Path, aside: Path) -> None:
