@@ -95,10 +95,10 @@ def copying(delay: int = 200, symbols: int = 8, items: int = 10) -> Task:
     length = delay + 2 * items
 
     def draw(count: int, generator: torch.Generator, test: bool) -> Batch:  # noqa: ARG001
-        asked = torch.randint(0, symbols, (count, items), generator=generator)
+        queries = torch.randint(0, symbols, (count, items), generator=generator)
         tokens = torch.full((count, length), symbols)
-        tokens[:, :items], tokens[:, -items] = asked, symbols + 1
-        return Batch(torch.nn.functional.one_hot(tokens, symbols + 2).float(), asked)
+        tokens[:, :items], tokens[:, -items] = queries, symbols + 1
+        return Batch(torch.nn.functional.one_hot(tokens, symbols + 2).float(), queries)
 
     return Task(f"copying, delay {delay}", symbols + 2, symbols, True, items, 32, draw, "error")
 

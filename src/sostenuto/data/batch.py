@@ -232,7 +232,7 @@ def warn_of_exchanged_axes(steps: int, channels: int, layout: Layout) -> None:
 
 
 def as_timespans(timespans: Any, lengths: list[int]) -> list[Float[np.ndarray, " time"]]:
-    """Check the time passed before each step: finite, above zero, one number a step."""
+    """Check the time passed before each step: finite, above zero, one number per step."""
     require(len(timespans) == len(lengths), f"expected timespans for {len(lengths)} sequences", f"got {len(timespans)}")
     checked = []
     for index, (item, length) in enumerate(zip(timespans, lengths, strict=True)):

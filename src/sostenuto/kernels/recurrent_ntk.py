@@ -36,10 +36,10 @@ class RecurrentNTK(SequenceKernel):
         activation: ``"relu"`` or ``"erf"``, in closed form; or any function on tensors such as ``torch.tanh``, by a
             quadrature that is fitted to the variances and split at kinks; `quadrature_error` states its accuracy, and
             an error above 1e-4 is refused.
-        sigma_w: recurrent weights, a number or one a layer. A rectifier neither grows nor shrinks at √2.
-        sigma_u: input weights, a number or one a layer.
-        sigma_b: biases, a number or one a layer.
-        sigma_h: the initial state, a number or one a layer.
+        sigma_w: recurrent weights, a number or one per layer. A rectifier neither grows nor shrinks at √2.
+        sigma_u: input weights, a number or one per layer.
+        sigma_b: biases, a number or one per layer.
+        sigma_h: the initial state, a number or one per layer.
         sigma_v: the read-out; it multiplies the kernel by σ_v².
         kind: ``"ntk"`` for Θ, training of all weights; ``"nngp"`` for 𝒦, of the read-out alone.
         pooling: ``"last"`` step, or ``"mean"`` over steps, which costs T times as much.
@@ -106,7 +106,7 @@ class RecurrentNTK(SequenceKernel):
             return self._matrix(left, right, self._scales()).numpy()
 
     def gradients(self, sequences: list[Steps], names: list[str]) -> tuple[Matrix, dict[str, np.ndarray]]:
-        """Return K and its derivatives by log σ, one a layer where there are several.
+        """Return K and its derivatives by log σ, one per layer where there are several.
 
         σ_v is a factor. One layer of rectifiers carries the derivatives through its pairs beside the kernel. Those of
         the other closed forms are differences of fourth order in log σ; those of other activations are forward-mode.

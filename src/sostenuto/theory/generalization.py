@@ -52,7 +52,7 @@ def generalization_bound(
     """Bound the risk of a trained model on new sequences, with probability 1 − ``delta`` over the training part.
 
     Classes: the probability of an error, from the loss in bits (theorem 2; two classes by the difference of their
-    scores). Numbers, one row per sequence or one a step: the expected squared distance (theorem 3). B is
+    scores). Numbers, one row per sequence or one per step: the expected squared distance (theorem 3). B is
     `rkhs_norm_bound` with the read-out's bias as α_0, rounded up to a grid over which δ is shared, since it was
     seen after training.
 
@@ -127,7 +127,7 @@ def _data_assumptions(
         largest = float(targets.double().flatten(2 if data.has_step_targets else 1).norm(dim=-1).max())
         assumptions.append(Assumption(f"‖y‖ ≤ {target_bound:g}", largest <= float(target_bound or 0), largest))
     else:
-        assumptions.append(Assumption("one class per sequence, not one a step,", not data.has_step_targets))
+        assumptions.append(Assumption("one class per sequence, not one per step,", not data.has_step_targets))
     return assumptions
 
 

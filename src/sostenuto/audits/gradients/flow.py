@@ -94,7 +94,7 @@ def gradient_flow(
         model: a classifier or regressor with one recurrent layer inside, or stacked ones in one module: of this
             library, of torch, or with a ``step``. One direction only.
         X: sequences of equal length, as for `noise_accuracy`.
-        y: class indices, one a sequence or one a step; or numbers, as for `noise_accuracy`.
+        y: class indices, one per sequence or one per step; or numbers, as for `noise_accuracy`.
         seed: of models that draw numbers.
         batch_size: sequences at once.
 
@@ -123,11 +123,11 @@ def gradient_flow(
             with _stepping(layer) as states:
                 scores = data.scores(model, rows, data.values[rows])
             loss = data.losses(scores, rows).sum()
-            found = torch.autograd.grad(loss, [*states.values(), *weights.values()], materialize_grads=True)
-            by_step = torch.stack([_by_layer(part) for part in found[: len(states)]])
+            gradients = torch.autograd.grad(loss, [*states.values(), *weights.values()], materialize_grads=True)
+            by_step = torch.stack([_by_layer(part) for part in gradients[: len(states)]])
             by_step = by_step.unflatten(0, (-1, states.components)).sum(1)
             squares = by_step if squares is None else squares + by_step
-            for name, gradient in zip(weights, found[len(states) :], strict=True):
+            for name, gradient in zip(weights, gradients[len(states) :], strict=True):
                 totals[name] += gradient / len(data.true_targets)
     assert squares is not None
     finite = bool(squares.isfinite().all())

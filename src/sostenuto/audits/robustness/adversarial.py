@@ -177,7 +177,7 @@ def adversarial_accuracy(
         else:
             ways = attacker.ways()
             names = [name for name in ways if attack in (name, "best")]
-            require(bool(names), f"expected one answer a sequence for attack={attack!r}", "got one per step")
+            require(bool(names), f"expected one answer per sequence for attack={attack!r}", "got one per step")
             marks = {name: [attacker.left(ways[name], radius) for radius in radii] for name in names}
             if attack == "best":
                 masked = masking(attacker.evidence(radii, marks))

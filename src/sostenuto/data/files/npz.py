@@ -174,7 +174,7 @@ def _lengths(place: Place, lengths: np.ndarray | None, count: int, steps: int) -
         return [steps] * count
     if lengths.dtype.kind not in "iu" or lengths.ndim != 1:
         raise FileFormatError(
-            place.path, "expected lengths to be one whole number a sequence", f"got {lengths.dtype} {lengths.shape}"
+            place.path, "expected lengths to be one whole number per sequence", f"got {lengths.dtype} {lengths.shape}"
         )
     for index, length in enumerate(lengths.tolist()):
         if not 1 <= length <= steps:

@@ -107,9 +107,9 @@ def fit_run(request: FitRequest, *, resume: Path | None = None, audit: Audit | N
         for name in names:
             check_choice(option, name, known)
     plan = _resumed(request, resume) if resume is not None else _planned(request, looks_inside=audit is not None)
-    given = ["probe"] if request.conditions.probes and not plan.model.has_states else []
-    given += ["audit"] if audit is not None and plan.dataset is None else []
-    require(not given, f"expected options that {plan.config.model.layer} has", f"got {shown(given)}")
+    refused = ["probe"] if request.conditions.probes and not plan.model.has_states else []
+    refused += ["audit"] if audit is not None and plan.dataset is None else []
+    require(not refused, f"expected options that {plan.config.model.layer} has", f"got {shown(refused)}")
 
     def enter() -> Path:
         name = Path(plan.config.data.source).stem if plan.dataset is None else plan.dataset.name
@@ -128,13 +128,13 @@ def fit_run(request: FitRequest, *, resume: Path | None = None, audit: Audit | N
 def _resumed(request: FitRequest, folder: Path) -> Plan:
     """Take the run's own settings, and those of the training that were chosen anew."""
     chosen = request.chosen
-    given = [key for name, values in chosen.items() if name != "training" for key in values]
-    given += ["seed"] if "seed" in chosen["training"] else []
-    given += [name for name in ("config", "out", "overwrite") if getattr(request, name)]
+    keys = [key for name, values in chosen.items() if name != "training" for key in values]
+    keys += ["seed"] if "seed" in chosen["training"] else []
+    keys += [name for name in ("config", "out", "overwrite") if getattr(request, name)]
     require(
-        not given,
+        not keys,
         "expected --resume with settings of the training alone, such as --learning-rate",
-        f"got others too ({shown(given)})",
+        f"got others too ({shown(keys)})",
         "start a new run with them",
     )
     _, config = open_folder(folder)
@@ -185,9 +185,9 @@ def _chosen_plan(request: FitRequest, base: RunConfig, chosen: Chosen, data: Dat
         chosen = {**chosen, "model": {**chosen["model"], "layer": NETWORK}}
         model = model_of(NETWORK)
         return Plan(model, model.settings(base, {}, chosen, data, dataset), dataset)
-    asked = model_of("oscillators").settings(base, {}, chosen, data, dataset)
-    seed, device = asked.training.seed, request.conditions.device
-    choice = choose_model(dataset, asked.data, seed=seed, budget=request.budget, device=device)
+    settings = model_of("oscillators").settings(base, {}, chosen, data, dataset)
+    seed, device = settings.training.seed, request.conditions.device
+    choice = choose_model(dataset, settings.data, seed=seed, budget=request.budget, device=device)
     return Plan(model_of(choice.name), choice.config, dataset, choice.candidates)
 
 
