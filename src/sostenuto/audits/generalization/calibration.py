@@ -11,6 +11,7 @@ from sostenuto.audits.base import UNDECIDED, AuditResult, Check, Judged, points
 from sostenuto.audits.batches import classification_batch
 from sostenuto.audits.context import AuditContext
 from sostenuto.audits.generalization.measures import Measures, collect_answers, measure
+from sostenuto.audits.intervals import normal_quantile
 from sostenuto.audits.model import audited, place_of
 from sostenuto.checks import check_count
 from sostenuto.report.numbers import counted, number, percent
@@ -21,6 +22,9 @@ METHOD = (
     "of equal width; beside the calibration error what a calibrated model with the same confidences would show by "
     "chance, from 400 simulated data sets; the model in evaluation mode, in {precision}."
 )
+
+UNEVEN = 0.01
+"""So often would chance alone make some class of an honest model seem told too boldly or too timidly."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +127,8 @@ def calibration(
 
 
 def _run(context: AuditContext) -> Calibration:
-    return calibration(context.model, *context.arguments, lengths=context.lengths, seed=context.seed)
+    data = context.affordable(forward=2)
+    return calibration(context.model, data.values, data.targets, lengths=data.lengths, seed=context.seed)
 
 
 def _judge(result: Calibration, limits: Mapping[str, float]) -> Judged:
@@ -133,12 +138,19 @@ def _judge(result: Calibration, limits: Mapping[str, float]) -> Judged:
         f"{result.summary()} Honest where chance explains the distance and would not explain one of "
         f"{points(honest)} points."
     )
+    chances = normal_quantile(UNEVEN / (2 * measures.classes_told))
+    if result.calibrated and measures.worst_class > chances:
+        told = "For one class it is too sure and for another not sure enough, though on the whole the two cancel"
+        told += f" ({number(measures.worst_class, digits=2)} standard deviations of chance)."
+        return Judged("caution", "Uneven confidence", f"{told} {basis}")
     if result.calibrated:
         return (
             Judged("good", "Honest confidence", basis)
             if measures.calibrated_high <= honest
             else Judged("unknown", UNDECIDED, f"{basis} There are too few answers to tell.")
         )
+    if measures.calibration_error <= measures.calibrated_most:
+        return Judged("unknown", UNDECIDED, f"{basis} Chance alone would show as much once in 20 to 200 audits.")
     label = "Overconfident" if result.overconfidence > 0 else "Underconfident"
     return Judged("bad" if measures.calibration_error > limits["broken"] else "caution", label, basis)
 
