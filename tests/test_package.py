@@ -108,3 +108,9 @@ def test_type_checks_leave_gpu_kernels_as_written() -> None:
     kernels, op = importlib.import_module("sostenuto.ops._gpu.tanh"), importlib.import_module("sostenuto.ops.backend")
     assert type(kernels.__spec__.loader) is SourceFileLoader
     assert type(op.__spec__.loader) is not SourceFileLoader
+
+
+@pytest.mark.parametrize("package", ["nn", "kernels", "audits", "theory", "datasets", "constraints", "estimators"])
+def test_public_names_of_the_packages_resolve(package: str) -> None:
+    module = importlib.import_module(f"sostenuto.{package}")
+    assert [name for name in module.__all__ if getattr(module, name, None) is None] == []

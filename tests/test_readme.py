@@ -53,3 +53,16 @@ def test_what_is_not_run_is_python_at_least(page: str) -> None:
     for _, reason, block in python_blocks(page):
         if reason:
             compile(block, page, "exec")
+
+
+def test_the_table_of_the_readme_says_what_results_say() -> None:
+    """Where this fails, ``python docs/evidence.py`` writes the table again."""
+    path = ROOT / "docs" / "evidence.py"
+    spec = importlib.util.spec_from_file_location("evidence", path)
+    assert spec is not None
+    assert spec.loader is not None
+    evidence = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(evidence)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert evidence.replaced(readme) == readme
+    assert evidence.replaced(readme.replace(evidence.table(), "| outdated |")) == readme

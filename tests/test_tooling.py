@@ -13,7 +13,8 @@ import sostenuto
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = sorted((ROOT / "src" / "sostenuto").rglob("*.py"))
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "src").rglob("*.md")])
+DOCS = [page for pattern in ("*.md", "tutorials/*.md", "how-to/*.md") for page in (ROOT / "docs").glob(pattern)]
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS, *(ROOT / "src").rglob("*.md")])
 
 # Distributions whose import name differs from their own.
 IMPORT_NAMES = {
@@ -167,6 +168,14 @@ def test_ci_runs_the_readme_command() -> None:
     assert commands == ["make lint", "make docs", "make test"]
     assert "make demo" in readme
     assert "make test" in readme
+
+
+def test_hosted_ci_runs_the_same_on_every_supported_python() -> None:
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    supported = [row.rpartition(" ")[2] for row in project["classifiers"] if re.search(r"Python :: 3\.\d+$", row)]
+    assert re.search(r"python: \[(.*)\]", workflow)[1] == ", ".join(f'"{version}"' for version in supported)
+    assert "- run: .ci/run\n" in workflow
 
 
 def private_words(text: str) -> list[str]:

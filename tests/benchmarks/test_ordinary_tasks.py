@@ -1,9 +1,13 @@
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 import torch
 
-from sostenuto.benchmarks import ordinary_tasks
+from sostenuto.benchmarks import _ordinary_tasks, ordinary_tasks
 from sostenuto.benchmarks._linear_peers import LRU, Blocks, LinOSS, MinGRU
-from sostenuto.benchmarks._ordinary_tasks import adding, copying, irregular_sine, sequential_digits
+from sostenuto.benchmarks._ordinary_tasks import adding, copying, irregular_sine, sequential_digits, spoken_digits
+from sostenuto.data.dataset import SequenceSet
 
 
 def test_a_quick_run_has_every_cell():
@@ -11,7 +15,9 @@ def test_a_quick_run_has_every_cell():
     assert [row["task"] for row in record["rows"]] == ["sine at irregular times", "digits, pixel by pixel"]
     for row in record["rows"]:
         assert list(row["columns"]) == list(ordinary_tasks.QUICK.layers)
-        assert all(len(column["scores"]) == 1 and column["steps"][0] > 0 for column in row["columns"].values())
+        for layer, column in row["columns"].items():
+            assert len(column["scores"]) == (2 if layer in ("stack", "nn.LSTM") else 1)
+            assert column["steps"][0] > 0
     assert sum(record["mean_rank"].values()) == pytest.approx(15, abs=0.1)
 
 
@@ -21,6 +27,28 @@ def test_tasks_are_drawn_from_their_seed(task):
     assert torch.equal(one.x, other.x)
     assert torch.equal(one.y, other.y)
     assert one.x.shape[2] == task.channels
+
+
+def test_permuted_digits_are_the_same_pixels_in_one_order():
+    plain, permuted = (
+        sequential_digits(permuted=flag).draw(0, torch.Generator(), True).x[..., 0] for flag in (False, True)
+    )
+    assert not torch.equal(plain, permuted)
+    assert torch.equal(plain.sort(1).values, permuted.sort(1).values)
+    moved = (plain[:, :, None] == permuted[:, None, :]).all(0)
+    assert moved.any(1).all()
+
+
+def test_spoken_digits_are_the_samples_in_frames(monkeypatch):
+    sequences = [np.arange(7.0)[:, None], np.arange(100.0)[:, None]]
+    part = SequenceSet(sequences, np.array(["3", "7"]))
+    monkeypatch.setattr(_ordinary_tasks, "load", lambda _: SimpleNamespace(train=part, test=part))
+    batch = spoken_digits(frame=3, frames=4).draw(0, torch.Generator(), True)
+    assert batch.lengths.tolist() == [2, 4]
+    assert batch.y.tolist() == [3, 7]
+    deviation = np.concatenate(sequences).std()
+    torch.testing.assert_close(batch.x[0].flatten() * deviation, torch.tensor([0.0, 1, 2, 3, 4, 5, 0, 0, 0, 0, 0, 0]))
+    torch.testing.assert_close(batch.x[1].flatten() * deviation, torch.arange(12.0))
 
 
 def test_adding_is_the_sum_of_the_marked_numbers():

@@ -1,5 +1,6 @@
 """What befalls a run: signals, other data, foreign or damaged files, outputs that are no numbers."""
 
+import errno
 import json
 import os
 import shutil
@@ -151,3 +152,31 @@ def test_a_signal_leaves_a_checkpoint_and_a_sentence(tmp_path, name):
     ended = call("fit", "--resume", tmp_path / "run", "--epochs", str(int(stopped[:6]) + 1), *QUIET)
     assert ended.exit_code == 0, ended.output
     assert np.isfinite(json.loads((tmp_path / "run" / "result.json").read_text())["score"])
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory"),
+        ImportError("pydantic_core.so: failed to map segment from shared object"),
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
+    ],
+)
+def test_want_of_memory_is_a_sentence(made, run, monkeypatch, error):
+    def out_of_memory(*_, **__):
+        raise error
+
+    monkeypatch.setattr("sostenuto.training.run_folder.unpack_model", out_of_memory)
+    ended = call("predict", run, made / "waves.npz", *QUIET)
+    assert ended.exit_code == 1
+    assert said(ended).startswith("out of memory; bring less data")
+
+
+def test_other_errors_come_through(made, run, monkeypatch):
+    def broken(*_, **__):
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr("sostenuto.training.run_folder.unpack_model", broken)
+    with pytest.raises(RuntimeError, match="a defect"):
+        call("predict", run, made / "waves.npz", *QUIET)

@@ -16,12 +16,14 @@ import torch
 from sklearn.gaussian_process.kernels import Matern, WhiteKernel
 
 import sostenuto as so
-from sostenuto.checks import FileFormatError, InputError, MissingExtraError
+from sostenuto.checks import FileFormatError, InputError, MissingExtraError, SostenutoError
+from sostenuto.data.files.lock import locked
 from sostenuto.kernels import RBF
 from sostenuto.kernels.gram import connect, gram
 from sostenuto.kernels.gram.cluster import computed_on_cluster
 from sostenuto.kernels.gram.fingerprint import fingerprint
 from sostenuto.kernels.gram.packed import PackedSequences
+from sostenuto.kernels.gram.storage import NpyStore, ZarrStore
 from sostenuto.kernels.gram.tiles import TileGrid, Work, compute_tile
 from tests.laws.kernel_laws import sample
 
@@ -212,11 +214,37 @@ gram(Dying(2.0), X, out={str(tmp_path / name)!r}, progress=False, tile_size={SIZ
             computed(X, out=tmp_path / name)
         assert (tmp_path / name).read_text() == "mine"
 
-    @pytest.mark.parametrize("content", ["", "{}\n", "nonsense\n", json.dumps({"format": "other"}) + "\n"])
+    @pytest.mark.parametrize("content", ["nonsense", "{}\n", "nonsense\n", json.dumps({"format": "other"}) + "\n"])
     def test_a_damaged_journal_is_refused(self, X, tmp_path, content):
         (tmp_path / "gram.npy.journal").write_text(content)
         with pytest.raises(FileFormatError, match="expected a journal of tiles"):
             computed(X, out=tmp_path / "gram.npy")
+
+    @pytest.mark.parametrize("name", PATHS)
+    @pytest.mark.parametrize("cut", ["before the journal", "in its first line", "before the matrix", "in the matrix"])
+    def test_what_was_cut_short_before_the_first_tile_is_begun_again(self, X, K, tmp_path, name, cut, monkeypatch):
+        out, journal = tmp_path / name, tmp_path / f"{name}.journal"
+        store = NpyStore if name.endswith(".npy") else ZarrStore
+        monkeypatch.setattr(store, "create", lambda self: self.working_path.write_text("half"))
+        with pytest.raises((ValueError, OSError)):
+            computed(X, out=out)
+        monkeypatch.undo()
+        first = journal.read_text()
+        made = next(path for path in tmp_path.iterdir() if path != journal)
+        if cut != "in the matrix":
+            made.unlink()
+        if cut in ("before the journal", "in its first line"):
+            journal.write_text("" if cut == "before the journal" else first[:20])
+        np.testing.assert_array_equal(np.asarray(computed(X, out=out)), K)
+
+    @pytest.mark.parametrize("name", PATHS)
+    def test_a_second_writer_is_refused(self, X, K, tmp_path, name):
+        out = tmp_path / name
+        with locked(tmp_path / f"{name}.journal", "held"):
+            with pytest.raises(InputError, match="got one that another process computes; wait for it"):
+                computed(X, out=out)
+            assert not out.exists()
+        np.testing.assert_array_equal(np.asarray(computed(X, out=out)), K)
 
     def test_a_journal_without_its_matrix_is_refused(self, X, tmp_path):
         computed(X, out=tmp_path / "gram.npy")
@@ -291,6 +319,27 @@ class TestCluster:
                 found[where] = values
         assert killed == victims
         np.testing.assert_array_equal(found, K)
+
+    @pytest.mark.parametrize("error", [KeyError("tcp://127.0.0.1:35455"), distributed.comm.CommClosedError("closed")])
+    @pytest.mark.parametrize("lost", [2, 9])
+    def test_workers_lost_while_the_sequences_are_sent(self, X, K, client, monkeypatch, error, lost):
+        """Dask tells of them by whatever error its own way meets."""
+        client.wait_for_workers(1, timeout="60s")
+        scatter, calls = client.scatter, []
+
+        def losing(*arguments, **options):
+            calls.append(0)
+            if len(calls) <= lost:
+                raise error
+            return scatter(*arguments, **options)
+
+        monkeypatch.setattr(client, "scatter", losing)
+        monkeypatch.setattr("time.sleep", lambda _: None)
+        if lost == 2:
+            np.testing.assert_array_equal(computed(X, client=client), K)
+        else:
+            with pytest.raises(SostenutoError, match="the cluster lost the sequences 4 times in a row"):
+                computed(X, client=client)
 
     def test_an_error_of_the_kernel_comes_through(self, client):
         grid = TileGrid(2, None, 1)

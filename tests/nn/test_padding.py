@@ -3,7 +3,7 @@ import torch
 from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
 
 from sostenuto.nn import LAYERS, IndRNN, LipschitzRNN
-from sostenuto.nn.padding import run_by_stretches, states_at_ends
+from sostenuto.nn.fused import run_by_stretches, states_at_ends
 from tests.laws.layer_laws import as_tuple
 
 F64 = torch.float64

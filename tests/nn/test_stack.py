@@ -35,6 +35,14 @@ def test_every_recurrence_starts_at_unit_size(layer):
     assert stack.recurrence.all_weights[0][0].grad.abs().max() > 1e-6
 
 
+def test_symbols_differ_more_than_they_share():
+    """The bias of the input map must not hide which channel of many is one."""
+    torch.manual_seed(0)
+    stack = Stack(97, 64)
+    u = torch.nn.functional.linear(torch.eye(97), stack.weight_ih_l0, stack.bias_ih_l0)
+    assert u.var(0).mean() > u.mean(0).square().mean()
+
+
 @pytest.mark.parametrize("steps", [20, 50])
 def test_is_the_equations_of_its_docstring(steps):
     """Part by part, and in one op."""

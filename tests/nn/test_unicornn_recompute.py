@@ -169,7 +169,7 @@ def saddle(chunk):
 @pytest.mark.parametrize("chunk", [None, 500, 4000])
 def test_a_saddle_gives_the_right_gradient(chunk, tiles, monkeypatch):
     # both compute the drive by one product, so that they start from the same bits
-    monkeypatch.setattr("sostenuto.ops.oscillator.driven.FUSED_CHANNELS", 0)
+    monkeypatch.setattr("sostenuto.ops.oscillator.scan.FUSED_CHANNELS", 0)
     if not tiles:
         for place in ("sostenuto.nn.unicornn.takes_tiles", "sostenuto.ops.oscillator.tiles.takes_tiles"):
             monkeypatch.setattr(place, lambda *_, **__: False)

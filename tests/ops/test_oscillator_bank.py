@@ -14,7 +14,7 @@ from sostenuto.ops.oscillator_bank import (
     bank_outputs,
     bank_shares,
 )
-from sostenuto.ops.oscillator_bank.examples import small_bank
+from sostenuto.ops.oscillator_bank.bank import small_bank
 
 LENGTHS = (1, 2, 63, 30)
 BORDERS = torch.tensor([0, *np.cumsum(LENGTHS)])

@@ -6,7 +6,7 @@ import torch
 
 from sostenuto.checks import InputError
 from sostenuto.ops.oscillator import BACKENDS, oscillator_scan
-from sostenuto.ops.oscillator.driven import FUSED_CHANNELS
+from sostenuto.ops.oscillator.scan import FUSED_CHANNELS
 from tests.laws.op_laws import LOOP, ScanLaws, close, compare, differentiate, weights_of
 
 

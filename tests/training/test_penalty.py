@@ -9,8 +9,7 @@ from sostenuto.models.prediction import SequenceClassifier
 from sostenuto.nn import ResidualRNN, UnICORNN
 from sostenuto.theory.rkhs import rkhs_norm
 from sostenuto.training.config import RunConfig, TrainingConfig
-from sostenuto.training.objective import Objective
-from sostenuto.training.penalty import RKHSPenalty
+from sostenuto.training.objective import Objective, RKHSPenalty
 from sostenuto.training.probes import PROBES
 from sostenuto.training.trainer import Trainer
 

@@ -432,3 +432,33 @@ def test_parts_are_divided_by_the_seed():
     assert one.test.checksum() == two.test.checksum() != other.test.checksum()
     assert one.validation is not None
     assert len(one.train) + len(one.validation) + len(one.test) == 24
+
+
+RUN_FILES = ("model.safetensors", "metrics.jsonl", "predictions.csv", "result.json", "config.toml")
+
+
+@pytest.mark.parametrize("number", range(len(RUN_FILES)))
+@pytest.mark.parametrize("error", [OSError("broken disk"), KeyboardInterrupt()])
+def test_a_run_that_is_moved_aside_is_never_in_two_parts(tmp_path, monkeypatch, number, error):
+    """An error brings it back at once; after a kill the next fit moves the rest, and brings all back when it fails."""
+    for name in RUN_FILES:
+        (tmp_path / name).write_text(name)
+    renamed, plain = [], Path.rename
+
+    def rename(path, target):
+        renamed.append(path)
+        if len(renamed) == number + 1:
+            raise error
+        return plain(path, target)
+
+    monkeypatch.setattr(Path, "rename", rename)
+    with pytest.raises(type(error)), run_folder(tmp_path, overwrite=True):
+        pytest.fail("the fit began")
+    monkeypatch.undo()
+    if isinstance(error, KeyboardInterrupt):
+        with ExitStack() as stack:
+            stack.enter_context(pytest.raises(InputError))
+            stack.enter_context(run_folder(tmp_path, overwrite=True))
+            assert {path.name for path in (tmp_path / ".replaced").iterdir()} == set(RUN_FILES)
+            raise InputError("a mistake")
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {name: name for name in RUN_FILES}

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from sostenuto.audits.robustness.noise import noise_accuracy
     from sostenuto.audits.stability.certified_stability import certified_stability
     from sostenuto.audits.stability.fixed_points import fixed_points
-    from sostenuto.audits.stability.linearized_gru import linearized_gru
-    from sostenuto.audits.stability.linearized_lstm import linearized_lstm
+    from sostenuto.audits.stability.linearized_unit import linearized_gru, linearized_lstm
     from sostenuto.audits.stability.lyapunov_spectrum import lyapunov_spectrum
     from sostenuto.audits.stability.oscillator_saddles import oscillator_saddles
     from sostenuto.audits.stability.oscillator_states import oscillator_state_bound
@@ -60,8 +59,7 @@ _HOMES = {
     "robustness.noise": ("noise_accuracy",),
     "stability.certified_stability": ("certified_stability",),
     "stability.fixed_points": ("fixed_points",),
-    "stability.linearized_gru": ("linearized_gru",),
-    "stability.linearized_lstm": ("linearized_lstm",),
+    "stability.linearized_unit": ("linearized_gru", "linearized_lstm"),
     "stability.lyapunov_spectrum": ("lyapunov_spectrum",),
     "stability.oscillator_saddles": ("oscillator_saddles",),
     "stability.oscillator_states": ("oscillator_state_bound",),

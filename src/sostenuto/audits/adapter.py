@@ -29,12 +29,12 @@ class Adapted(nn.Module):
             if lengths is None and needed:
                 lengths = torch.full((len(values),), values.shape[1], device=values.device)
             options = {} if lengths is None else {self.lengths: lengths}
-        found = self.model(values.permute(order), **options)
+        output = self.model(values.permute(order), **options)
         if self.output is not None:
-            found = self.output(found)
-        elif isinstance(found, tuple):
-            found = found[0]
-        return found.permute(order) if isinstance(found, Tensor) and found.ndim == 3 else found
+            output = self.output(output)
+        elif isinstance(output, tuple):
+            output = output[0]
+        return output.permute(order) if isinstance(output, Tensor) and output.ndim == 3 else output
 
 
 def adapt(

@@ -317,7 +317,7 @@ class RegressionBatch(EvalBatch):
             tuple(output.shape) == wanted,
             f"expected answers of shape {wanted}, as y has {wanted[-1]} number(s) a {self._answer}",
             f"got {tuple(output.shape)}",
-            "pass y as the model answers: (n, out) for one answer a sequence, (n, time, out) for one a step",
+            "pass y as the model answers: (n, out) for one answer per sequence, (n, time, out) for one per step",
         )
         return output
 
@@ -376,7 +376,7 @@ def eval_batch(
     """Read classes where ``targets`` are whole numbers, and numbers of a regression where they are floating-point.
 
     Classes are ``(n,)`` or ``(n, time)``; numbers ``(n,)``, ``(n, out)``, ``(n, time, out)``, or ``(n, time)`` for a
-    model with one number a step. For sequences and lengths see `read_sequences`.
+    model with one number per step. For sequences and lengths see `read_sequences`.
     """
     values, known = read_sequences(model, sequences, lengths)
     if not is_real(targets):
@@ -459,7 +459,7 @@ def _padded(sequences: Any, lengths: Any, dtype: torch.dtype) -> tuple[Tensor, T
     whole = not known.is_floating_point() and not known.is_complex()
     require(whole, "expected whole numbers in lengths", f"got {known.dtype}")
     shape = tuple(known.shape)
-    require(shape == (len(array),), f"expected {len(array)} lengths, one a sequence", f"got shape {shape}")
+    require(shape == (len(array),), f"expected {len(array)} lengths, one per sequence", f"got shape {shape}")
     batch = SequenceBatch(torch.tensor(array, dtype=dtype), known.long())
     _checked([row[:length] for row, length in zip(array, known.tolist(), strict=True)])
     return batch.values, batch.lengths
@@ -505,7 +505,7 @@ def _numbers(model: nn.Module, targets: Any, values: Sequences, lengths: Lengths
 
 
 def _answers_each_step(model: nn.Module, values: Sequences, lengths: Lengths | None) -> bool:
-    """Ask the model once whether it gives one number a step, where the shape of y alone does not tell."""
+    """Ask the model once whether it gives one number per step, where the shape of y alone does not tell."""
     device, dtype = place_of(model)
     with audited(model, 0):
         known = None if lengths is None else lengths[:1].to(device)

@@ -276,7 +276,7 @@ def _read(
     said: list[str] = []
     if scores.ndim == 1:
         shapes.append(lambda output: output[:, None])
-        said.append("Its one number a sequence was read as one output.")
+        said.append("Its one number per sequence was read as one output.")
     elif scores.ndim == 2 and scores.shape[1] == steps > 1:
         cut = shorter if cut is None and isinstance(shorter, Tensor) else cut
         if isinstance(cut, Tensor) and cut.ndim == 2 and cut.shape[1] == steps - 1:

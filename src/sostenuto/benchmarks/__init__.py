@@ -1,4 +1,4 @@
-"""Benchmarks: one comparison a file, found by name.
+"""Benchmarks: one comparison per file, found by name.
 
 A benchmark is a module of this package with
 
@@ -143,10 +143,10 @@ def _processor() -> str:
 
 
 def _versions() -> dict[str, str]:
-    found = {}
+    versions = {}
     for package in _PACKAGES:
         try:
-            found[package] = version(package)
+            versions[package] = version(package)
         except PackageNotFoundError:
-            found[package] = "not installed"
-    return found
+            versions[package] = "not installed"
+    return versions

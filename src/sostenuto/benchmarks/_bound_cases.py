@@ -171,10 +171,10 @@ def _model(field: RNNField, outputs: int, seed: int) -> SequenceClassifier | Seq
 def _loss(model: SequenceClassifier | SequenceRegressor, values: Tensor, targets: Tensor) -> float:
     """Measure the cross-entropy in bits, which no rate of errors exceeds, or the squared distance."""
     with torch.no_grad():
-        found = model(values)
+        output = model(values)
     if targets.is_floating_point():
-        return float((found - targets).square().sum(1).mean())
-    return float(F.cross_entropy(found, targets)) * LOGISTIC_SLOPE
+        return float((output - targets).square().sum(1).mean())
+    return float(F.cross_entropy(output, targets)) * LOGISTIC_SLOPE
 
 
 CASES: dict[str, Case] = {

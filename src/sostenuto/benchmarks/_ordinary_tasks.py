@@ -95,10 +95,10 @@ def copying(delay: int = 200, symbols: int = 8, items: int = 10) -> Task:
     length = delay + 2 * items
 
     def draw(count: int, generator: torch.Generator, test: bool) -> Batch:  # noqa: ARG001
-        asked = torch.randint(0, symbols, (count, items), generator=generator)
+        queries = torch.randint(0, symbols, (count, items), generator=generator)
         tokens = torch.full((count, length), symbols)
-        tokens[:, :items], tokens[:, -items] = asked, symbols + 1
-        return Batch(torch.nn.functional.one_hot(tokens, symbols + 2).float(), asked)
+        tokens[:, :items], tokens[:, -items] = queries, symbols + 1
+        return Batch(torch.nn.functional.one_hot(tokens, symbols + 2).float(), queries)
 
     return Task(f"copying, delay {delay}", symbols + 2, symbols, True, items, 32, draw, "error")
 
@@ -124,11 +124,16 @@ def mackey_glass(length: int = 300, ahead: int = 15) -> Task:
     return Task("Mackey–Glass, 15 ahead", 1, 1, False, length, 32, draw, "mse")
 
 
-def sequential_digits(padding: int = 0) -> Task:
-    """Read 8×8 digits pixel by pixel, followed by ``padding`` steps of noise; scored by the share of wrong ones."""
+def sequential_digits(padding: int = 0, permuted: bool = False) -> Task:
+    """Read 8×8 digits pixel by pixel, followed by ``padding`` steps of noise; scored by the share of wrong ones.
+
+    ``permuted`` pixels come in one random order, the same for all digits.
+    """
     images, labels = load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(labels))
     images, labels = torch.from_numpy(images[order] / 8 - 1).float()[..., None], torch.from_numpy(labels[order]).long()
+    if permuted:
+        images = images[:, np.random.default_rng(1).permutation(64)]
 
     def draw(count: int, generator: torch.Generator, test: bool) -> Batch:
         rows = torch.randint(0, 1400, (count,), generator=generator)
@@ -136,7 +141,11 @@ def sequential_digits(padding: int = 0) -> Task:
         noise = torch.randn(len(rows), padding, 1, generator=generator)
         return Batch(torch.cat([images[rows], noise], 1), labels[rows])
 
-    name = "digits, pixel by pixel" + (f", then noise until {64 + padding}" if padding else "")
+    name = (
+        ("permuted " if permuted else "")
+        + "digits, pixel by pixel"
+        + (f", then noise until {64 + padding}" if padding else "")
+    )
     return Task(name, 1, 10, True, 0, 32, draw, "error")
 
 
@@ -168,13 +177,42 @@ def japanese_vowels() -> Task:
     return Task("JapaneseVowels", 12, 9, True, 0, 32, draw, "error")
 
 
+def spoken_digits(frame: int = 20, frames: int = 250) -> Task:
+    """Tell ten spoken digits apart by raw audio, ``frame`` samples per step; scored by the share of wrong ones."""
+    data = load("fsdd")
+    test_part = data.test
+    assert test_part is not None
+    deviation = float(np.concatenate(data.train.sequences).std())
+
+    def gathered(part: SequenceSet) -> Batch:
+        x = torch.zeros(len(part), frames, frame)
+        lengths = torch.tensor([min(len(sequence) // frame, frames) for sequence in part.sequences])
+        for row, (sequence, length) in enumerate(zip(part.sequences, lengths.tolist(), strict=True)):
+            x[row, :length] = torch.as_tensor(sequence[: length * frame] / deviation).view(length, frame)
+        return Batch(x, torch.tensor([int(target) for target in np.asarray(part.targets)]), None, lengths)
+
+    parts = gathered(data.train), gathered(test_part)
+
+    def draw(count: int, generator: torch.Generator, test: bool) -> Batch:
+        x, y, _, lengths = parts[test]
+        rows = torch.arange(len(y)) if test else torch.randint(0, len(y), (count,), generator=generator)
+        assert lengths is not None
+        return Batch(x[rows], y[rows], None, lengths[rows])
+
+    return Task(f"spoken digits, raw audio in frames of {frame}", frame, 10, True, 0, 32, draw, "error")
+
+
 TASKS: dict[str, Callable[[], Task]] = {
     "characters": next_character,
     "sine": irregular_sine,
     "adding": adding,
+    "long adding": lambda: adding(2000),
     "copying": copying,
+    "long copying": lambda: copying(1000),
     "mackey-glass": mackey_glass,
+    "permuted digits": lambda: sequential_digits(permuted=True),
+    "vowels": japanese_vowels,
+    "spoken digits": spoken_digits,
     "digits": sequential_digits,
     "padded digits": lambda: sequential_digits(436),
-    "vowels": japanese_vowels,
 }

@@ -28,8 +28,8 @@ def run(progress: bool = True, count: int = COUNT, cases: tuple[str, ...] = tupl
     seconds = {}
     for name in tqdm(cases, desc="bounds", unit="case", disable=not progress):
         begun = time.perf_counter()
-        found = collect(CASES[name], count)
-        record |= {bound: summarize(pairs) for bound, pairs in found.items()}
+        by_bound = collect(CASES[name], count)
+        record |= {bound: summarize(pairs) for bound, pairs in by_bound.items()}
         seconds[name] = time.perf_counter() - begun
     return {
         "asked": count,
@@ -42,13 +42,13 @@ def run(progress: bool = True, count: int = COUNT, cases: tuple[str, ...] = tupl
 
 def collect(case: Case, count: int) -> dict[str, list[tuple[float, float]]]:
     """Draw groups until each bound of ``case`` applied to ``count`` models; give pairs (measured, bound)."""
-    found: dict[str, list[tuple[float, float]]] = {}
+    by_bound: dict[str, list[tuple[float, float]]] = {}
     for seed in range(_GROUPS):
         for bound, measured, value in case(seed):
-            found.setdefault(bound, []).append((measured, value))
-        if min(sum(not math.isnan(value) for _, value in pairs) for pairs in found.values()) >= count:
+            by_bound.setdefault(bound, []).append((measured, value))
+        if min(sum(not math.isnan(value) for _, value in pairs) for pairs in by_bound.values()) >= count:
             break
-    return found
+    return by_bound
 
 
 def summarize(pairs: list[tuple[float, float]]) -> dict[str, Any]:

@@ -48,20 +48,20 @@ def judge(index: int, seed: int = 0) -> dict[str, Any]:
 
 def summarize(rows: list[dict[str, Any]], seed: int) -> dict[str, Any]:
     """Count and average what `judge` found."""
-    found = {test: [row[test] for row in rows if test in row] for test in _TESTS}
+    by_test = {test: [row[test] for row in rows if test in row] for test in _TESTS}
     both = [(row["norm"]["rate"], row["lure"]["rate"]) for row in rows if "norm" in row and "lure" in row]
     return {
         "count": len(rows),
         "seed": seed,
         "euler_step": STEP,
         "unstable_at_some_slopes": sum(row["limit"] <= 0 for row in rows),
-        "certified": {test: len(each) for test, each in found.items()},
-        "certified_share": {test: len(each) / len(rows) for test, each in found.items()},
-        "contradicted": {test: sum(one["wrong"] for one in each) for test, each in found.items()},
+        "certified": {test: len(each) for test, each in by_test.items()},
+        "certified_share": {test: len(each) / len(rows) for test, each in by_test.items()},
+        "contradicted": {test: sum(one["wrong"] for one in each) for test, each in by_test.items()},
         "largest_share_of_bound": {
-            test: max((one["share"] for one in each), default=0.0) for test, each in found.items()
+            test: max((one["share"] for one in each), default=0.0) for test, each in by_test.items()
         },
-        "median_rate": {test: _median([one["rate"] for one in each]) for test, each in found.items()},
+        "median_rate": {test: _median([one["rate"] for one in each]) for test, each in by_test.items()},
         "median_ratio_of_lure_to_norm_rate": _median([lure_rate / norm for norm, lure_rate in both]),
     }
 

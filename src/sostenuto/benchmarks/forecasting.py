@@ -133,18 +133,18 @@ def load(name: str, data_dir: str | None = None) -> Series:
 def measure(values: np.ndarray, horizon: int, season: int) -> dict[str, Any]:
     """Backtest one series; without a season the seasonal-naive forecast is the previous value."""
     begun = time.perf_counter()
-    found = backtest(Forecaster(horizon, random_state=0), values, folds=FOLDS, season=season)
-    own = found.methods[0]
-    errors = {each.name: each.rmse for each in found.methods}
+    scores = backtest(Forecaster(horizon, random_state=0), values, folds=FOLDS, season=season)
+    own = scores.methods[0]
+    errors = {each.name: each.rmse for each in scores.methods}
     return {
         "steps": len(values),
         "horizon": horizon,
         "season": season,
-        "origins": found.origins,
+        "origins": scores.origins,
         "rmse": errors,
         "ratios": {name: own.rmse / error for name, error in errors.items() if name != own.name},
         "mase": own.mase,
-        "covered": found.covered,
+        "covered": scores.covered,
         "seconds": time.perf_counter() - begun,
     }
 

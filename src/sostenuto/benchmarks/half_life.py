@@ -102,20 +102,20 @@ def run(
             index.copy_(batches[:, batch])
             rate.fill_(_one_cycle((epoch * per_epoch + batch) / (epochs * per_epoch), task.rate))
             steps()
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for half_life in half_lives:
         rows = [one.judged(test, test_classes) for one in runs if one.half_life == half_life]
         accuracy = [row["accuracy"] for row in rows]
         spread = float(np.std(accuracy, ddof=1)) if len(rows) > 1 else 0.0
         name = "none" if half_life is None else f"{half_life:g}"
-        found[name] = {"mean_accuracy": float(np.mean(accuracy)), "standard_deviation": spread, "runs": rows}
+        results[name] = {"mean_accuracy": float(np.mean(accuracy)), "standard_deviation": spread, "runs": rows}
     return {
         "data": task.data,
         "epochs": epochs,
         "steps": task.steps,
         "layer": task.layer,
         "milliseconds_per_step_of_all": 1e3 * cost,
-        "half_lives": found,
+        "half_lives": results,
     }
 
 
@@ -200,12 +200,12 @@ def _one_cycle(done: float, highest: float) -> float:
 def _parts(task: Task) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Give training sequences and classes, test sequences and classes; the noise is drawn once."""
     data, generator = datasets.load(task.data), torch.Generator().manual_seed(0)
-    found: list[Tensor] = []
+    parts: list[Tensor] = []
     for part in (data.train, data.test):
         assert part is not None
         values = torch.from_numpy(np.stack(part.sequences)).float()
         values = (values - values.mean()) / values.std()
         noise = torch.randn(len(values), task.steps - values.shape[1], 1, generator=generator)
         classes = torch.tensor(np.asarray(part.targets).astype(int))
-        found += [torch.cat([values, noise], dim=1), classes]
-    return found[0], found[1], found[2], found[3]
+        parts += [torch.cat([values, noise], dim=1), classes]
+    return parts[0], parts[1], parts[2], parts[3]

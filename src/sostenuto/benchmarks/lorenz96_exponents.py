@@ -26,24 +26,24 @@ def run(progress: bool = True, starts: int = 32, steps: int = 10_000, washout: i
     if progress:
         print(f"{starts} starts of {steps} steps of {STEP}")
     begun = time.perf_counter()
-    found = lyapunov_spectrum(
+    spectrum = lyapunov_spectrum(
         step, start=first_states(starts), steps=steps, washout=washout, step_time=STEP, batch_size=starts
     )
-    dimension = found.kaplan_yorke or 0.0
+    dimension = spectrum.kaplan_yorke or 0.0
     return {
         "variables": VARIABLES,
         "forcing": FORCING,
         "step": STEP,
         "starts": starts,
-        "counted_time": found.counted_steps * STEP,
-        "largest": found.largest,
-        "largest_standard_error": found.standard_error[0] if found.standard_error else 0.0,
+        "counted_time": spectrum.counted_steps * STEP,
+        "largest": spectrum.largest,
+        "largest_standard_error": spectrum.standard_error[0] if spectrum.standard_error else 0.0,
         "kaplan_yorke": dimension,
         "published_largest": list(PUBLISHED["largest"]),
         "published_kaplan_yorke": PUBLISHED["kaplan_yorke"],
         "kaplan_yorke_relative_difference": abs(dimension / PUBLISHED["kaplan_yorke"] - 1),
-        "sum_of_exponents": sum(found.exponents),
-        "exponents": list(found.exponents),
+        "sum_of_exponents": sum(spectrum.exponents),
+        "exponents": list(spectrum.exponents),
         "seconds": time.perf_counter() - begun,
     }
 

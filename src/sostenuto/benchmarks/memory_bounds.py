@@ -80,13 +80,13 @@ def judge(kind: str, index: int, seed: int = 0) -> dict[str, float]:
 
 def summarize(rows: list[dict[str, float]]) -> dict[str, Any]:
     """Count, and take quartiles of the ratio of proved to worst found half-life (of the mirror, where it forgets)."""
-    found: dict[str, Any] = {"broken": int(sum(row["broken"] for row in rows))}
+    summary: dict[str, Any] = {"broken": int(sum(row["broken"] for row in rows))}
     for side in ("remembers", "forgets"):
         shares = [row[side] for row in rows if side in row]
         if shares:
             low, middle, high = np.quantile(shares, (0.25, 0.5, 0.75)).tolist()
-            found[side] = {"proved": len(shares), "lower_quartile": low, "median": middle, "upper_quartile": high}
-    return found
+            summary[side] = {"proved": len(shares), "lower_quartile": low, "median": middle, "upper_quartile": high}
+    return summary
 
 
 def _oscillators(draw: np.random.Generator) -> Any:
@@ -154,8 +154,8 @@ def _claim(layer: Any, certificate: MemoryCertificate, side: str) -> Claim | Non
         corner, lean, eye = np.diag(scale**2 + shear**2), np.diag(-shear), np.eye(size)
         metric = np.block([[corner, lean], [lean, eye]])
         return Claim(float(growth.rate[worst]), metric, np.tile(eye[worst], 2))
-    found = certificate.levels[0]
-    rate = found.fastest if side == "remembers" else found.slowest
+    level = certificate.levels[0]
+    rate = level.fastest if side == "remembers" else level.slowest
     if rate is None or rate <= 0:
         return None
     states = layer.hidden_size * len(layer.state_names)
@@ -172,8 +172,8 @@ def _claim(layer: Any, certificate: MemoryCertificate, side: str) -> Claim | Non
 
 def _slowest_or_fastest(system: SectorSystem, side: str) -> np.ndarray:
     ends = np.abs([np.diag(system.at(np.full(len(system.linear), k))) for k in (0.0, system.slope)])
-    found = ends.min(0) == ends.min() if side == "remembers" else ends.max(0) == ends.max()
-    return found.astype(float)
+    extreme = ends.min(0) == ends.min() if side == "remembers" else ends.max(0) == ends.max()
+    return extreme.astype(float)
 
 
 def _is_diagonal(system: SectorSystem) -> bool:

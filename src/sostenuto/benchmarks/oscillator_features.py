@@ -56,7 +56,7 @@ def run(
     """Return accuracy and seconds of every method on every set, their means, and how often each is ahead."""
     peers = peers or os.environ.get("SOSTENUTO_PEERS")
     sets = sets or _at_hand(data_dir)
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder, _Peers(peers) as others:
         for name in tqdm(["CBF", *sets], desc="oscillators on UCR", unit="set", disable=not progress):
             train, train_labels, test, test_labels = _parts(name, data_dir)
@@ -67,10 +67,10 @@ def run(
             row = {"OscillatorClassifier": {"accuracy": accuracy, "seconds": seconds}}
             path = Path(folder) / "set.npz"
             np.savez(path, train=train, train_labels=train_labels, test=test, test_labels=test_labels)
-            found[name] = row | {peer: others.ask(path, peer) for peer in (PEERS if peers else ())}
+            results[name] = row | {peer: others.ask(path, peer) for peer in (PEERS if peers else ())}
     # CBF was first to warm compiled code up, and is in `sets` again where it belongs.
-    found = {name: found[name] for name in sets}
-    return {"chosen_on": list(CHOSEN_ON), "sets": found, **summary(found)}
+    results = {name: results[name] for name in sets}
+    return {"chosen_on": list(CHOSEN_ON), "sets": results, **summary(results)}
 
 
 def summary(found: dict[str, Any]) -> dict[str, Any]:

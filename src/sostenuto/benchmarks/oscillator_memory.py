@@ -35,16 +35,16 @@ def run(progress: bool = True, shape: dict[str, int] | None = None) -> dict[str,
     """Return peak bytes and seconds of both modes for both losses, and the ratios of recompute to store."""
     shape = SHAPE if shape is None else shape
     environment = {name: value for name, value in os.environ.items() if name != "GOMP_SPINCOUNT"}
-    found: dict[str, dict[str, Any]] = {loss: {} for loss in _LOSSES}
+    results: dict[str, dict[str, Any]] = {loss: {} for loss in _LOSSES}
     for loss, mode in tqdm([(loss, mode) for loss in _LOSSES for mode in _MODES], disable=not progress):
         program = f"from {__name__} import measure_here as m; m({mode!r}, {loss!r}, {shape!r})"
         done = subprocess.run(
             [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment
         )
-        found[loss][mode] = json.loads(done.stdout)
-    ratios = {loss: _ratios(modes) for loss, modes in found.items()}
-    ratios["all outputs"]["peak_bytes_beside_outputs"] = _beside_outputs(found["all outputs"], shape)
-    return {"shape": shape, "measured": found, "recompute_over_store": ratios}
+        results[loss][mode] = json.loads(done.stdout)
+    ratios = {loss: _ratios(modes) for loss, modes in results.items()}
+    ratios["all outputs"]["peak_bytes_beside_outputs"] = _beside_outputs(results["all outputs"], shape)
+    return {"shape": shape, "measured": results, "recompute_over_store": ratios}
 
 
 def _ratios(modes: dict[str, dict[str, Any]]) -> dict[str, float]:

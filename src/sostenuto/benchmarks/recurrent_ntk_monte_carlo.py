@@ -39,9 +39,9 @@ def sequences(seed: int = 0) -> list[np.ndarray]:
 
 def compare(x: list[np.ndarray], layers: int, name: str, width: int, draws: int, seed: int = 0) -> dict[str, Any]:
     """Return the limit, the mean over networks, its standard error, and the largest difference in standard errors."""
-    found = finite_kernels(x, layers, name, width, draws, seed)
+    kernels = finite_kernels(x, layers, name, width, draws, seed)
     record = {}
-    for kind, samples in zip(("ntk", "nngp"), found, strict=True):
+    for kind, samples in zip(("ntk", "nngp"), kernels, strict=True):
         limit = RecurrentNTK(layers, ACTIVATIONS[name][0], **SIGMAS, kind=kind)(x)  # pyright: ignore[reportArgumentType]
         mean, error = samples.mean(axis=0), samples.std(axis=0, ddof=1) / math.sqrt(draws)
         distance = np.abs(mean - limit) / error

@@ -35,9 +35,9 @@ def run(
     for name in tqdm(sets, disable=not progress):
         data = datasets.load(name, data_dir=data_dir)
         assert data.test is not None
-        found = {search: _measured(search, data, options) for search in ("grid", "evidence")}
-        ratio = found["grid"]["seconds"] / found["evidence"]["seconds"]
-        record[name] = {**found, "grid_over_evidence_seconds": ratio}
+        measured = {search: _measured(search, data, options) for search in ("grid", "evidence")}
+        ratio = measured["grid"]["seconds"] / measured["evidence"]["seconds"]
+        record[name] = {**measured, "grid_over_evidence_seconds": ratio}
     return record
 
 

@@ -41,16 +41,16 @@ def _measured(shape: tuple[int, int, int, int], backends: list[str]) -> dict[str
     def both(backend: str) -> Tensor:
         return torch.autograd.grad(signature_levels(leaf, level, backend=backend).square().sum(), leaf)[0]
 
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for name, call in (("forward", forward), ("forward_and_gradient", both)):
         milliseconds = _in_turn(call, backends)
         exact = call("reference")
         differences = {each: float((call(each) - exact).abs().max() / exact.abs().max()) for each in backends[1:]}
-        found[name] = {"milliseconds": milliseconds, "difference_from_reference": differences}
-        found[name]["reference_over_cpu"] = milliseconds["reference"] / milliseconds["cpu"]
+        results[name] = {"milliseconds": milliseconds, "difference_from_reference": differences}
+        results[name]["reference_over_cpu"] = milliseconds["reference"] / milliseconds["cpu"]
         if "pysiglib" in milliseconds:
-            found[name]["pysiglib_over_cpu"] = milliseconds["pysiglib"] / milliseconds["cpu"]
-    return found
+            results[name]["pysiglib_over_cpu"] = milliseconds["pysiglib"] / milliseconds["cpu"]
+    return results
 
 
 def _in_turn(call: Callable[[str], Tensor], backends: list[str]) -> dict[str, float]:

@@ -73,10 +73,10 @@ def measure(
     search: str = "grid",
 ) -> dict[str, Any]:
     """Return accuracy, choice and seconds of each method on one set."""
-    found: dict[str, Any] = {"size": {"train": len(train), "test": len(test), "steps": len(train[0])}}
+    results: dict[str, Any] = {"size": {"train": len(train), "test": len(test), "steps": len(train[0])}}
     began = time.perf_counter()
     classifier = RNTKClassifier(search, random_state=0).fit(train, train_labels)
-    found["rntk"] = {
+    results["rntk"] = {
         "accuracy": float(classifier.score(test, test_labels)),
         "cross_validation": float(classifier.best_score_),
         "seconds": time.perf_counter() - began,
@@ -92,7 +92,7 @@ def measure(
         began = time.perf_counter()
         kernel, penalty, score = select(kernels, known, train_labels)
         machine = _machine(kernel(known), train_labels, penalty)
-        found[method] = {
+        results[method] = {
             "accuracy": float(machine.score(kernel(new, known), test_labels)),
             "cross_validation": score,
             "kernel": repr(kernel),
@@ -101,8 +101,8 @@ def measure(
         }
     flat, other = (np.stack([x.ravel() for x in side]) for side in (train, test))
     nearest = KNeighborsClassifier(1).fit(flat, train_labels)
-    found["nearest_neighbor"] = {"accuracy": float(nearest.score(other, test_labels))}
-    return found
+    results["nearest_neighbor"] = {"accuracy": float(nearest.score(other, test_labels))}
+    return results
 
 
 def signature_kernels() -> list[SequenceKernel]:

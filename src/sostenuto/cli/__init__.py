@@ -1,6 +1,7 @@
 """The command line: parse, call, exit code."""
 
 import os
+import sys
 from typing import Annotated
 
 import typer
@@ -8,6 +9,7 @@ import typer
 from sostenuto.cli import data
 from sostenuto.cli.audit import audit
 from sostenuto.cli.bench import bench
+from sostenuto.cli.errors import FAILURE, OUT_OF_MEMORY, is_out_of_memory
 from sostenuto.cli.fit import fit
 from sostenuto.cli.gram import gram
 from sostenuto.cli.predict import predict
@@ -54,4 +56,10 @@ def main() -> None:
     times as long. They are told to sleep soon, before torch is loaded, unless the caller has said otherwise.
     """
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
-    app()
+    try:
+        app()
+    except (MemoryError, ImportError) as error:  # before a command has begun
+        if not is_out_of_memory(error):
+            raise
+        print(f"sostenuto: {OUT_OF_MEMORY}", file=sys.stderr)
+        sys.exit(FAILURE)

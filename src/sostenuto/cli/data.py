@@ -19,11 +19,11 @@ def list_all(data_dir: DataDirOption = None, as_json: JsonOption = False) -> Non
     """List every data set that is known, and whether it is on this machine."""
     from sostenuto.data.registry import entries
 
-    found = entries(data_dir)
+    listed = entries(data_dir)
     if as_json:
-        print(json.dumps([entry.to_dict() for entry in found]))
+        print(json.dumps([entry.to_dict() for entry in listed]))
         return
-    rows = [(e.name, e.title, e.task, e.steps, e.channels, "here" if e.available else "to fetch") for e in found]
+    rows = [(e.name, e.title, e.task, e.steps, e.channels, "here" if e.available else "to fetch") for e in listed]
     print(table(rows, ("name", "title", "task", "steps", "channels", "where")))
 
 

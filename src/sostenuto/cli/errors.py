@@ -3,6 +3,7 @@
 2 is for what the caller can mend, 4 for divergence, 128 + n for the signal n, 1 for all else.
 """
 
+import errno
 import functools
 import re
 import shlex
@@ -22,6 +23,12 @@ _COLUMNS = ("target", "series", "time", "group", "ignore", "categorical")
 _OPTIONS = {name: name for name in (*_COLUMNS, "task", "layout", "timespans", "missing", "split")} | {"method": "split"}
 _ARGUMENT = re.compile(rf"\b({'|'.join(_OPTIONS)})=('[^']*'|\"[^\"]*\"|NAME\b)")
 _QUOTES = "'\""
+OUT_OF_MEMORY = "out of memory; bring less data, shorter sequences or a smaller model or batch, or more memory."
+_MEMORY = re.compile(
+    "can't allocate memory|cannot allocate memory|out of memory|unable to allocate|failed to map segment|bad_alloc"
+    "|can't start new thread",
+    re.IGNORECASE,
+)
 USAGE, FAILURE, DIVERGED, INTERRUPTED, SIGNALED = 2, 1, 4, 130, 128
 
 
@@ -42,7 +49,13 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
         except BrokenPipeError:
             raise
         except OSError as error:
+            if error.errno == errno.ENOMEM:
+                raise ended(OUT_OF_MEMORY, FAILURE) from error
             raise ended(f"{error.filename or 'file'}: the system says {error.strerror or error}.", FAILURE) from error
+        except (MemoryError, RuntimeError, ImportError) as error:
+            if not is_out_of_memory(error):
+                raise
+            raise ended(OUT_OF_MEMORY, FAILURE) from error
         except Stopped as error:
             raise ended(str(error), SIGNALED + error.number) from None
         except KeyboardInterrupt:
@@ -51,6 +64,20 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
             ) from None
 
     return run
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error, or one behind it, says that memory ran out: torch and the loader of libraries do so in words.
+
+    >>> is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"))
+    True
+    """
+    behind: BaseException | None = error
+    while behind is not None:
+        if isinstance(behind, MemoryError) or _MEMORY.search(str(behind)):
+            return True
+        behind = behind.__cause__ or behind.__context__
+    return False
 
 
 @contextmanager

@@ -18,7 +18,7 @@ OSCILLATORS = "oscillators"
 
 
 @guarded
-@takes_settings(data=("task", "layout", "target", "series", "time", "ignore", "categorical"))
+@takes_settings(data=("task", "layout", "target", "series", "time", "ignore", "categorical", "most_unpacked"))
 def gram(
     data: Annotated[str, typer.Argument(metavar="DATA", help="A file or a data-set name; its training part is used.")],
     out: Annotated[Path, typer.Option(help="Where to write the matrix: a path ending in .zarr or .npy.")],

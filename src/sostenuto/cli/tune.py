@@ -22,7 +22,19 @@ from sostenuto.cli.tables import table
 
 @guarded
 @takes_settings(
-    data=("task", "layout", "target", "series", "time", "group", "ignore", "categorical", "timespans", "missing"),
+    data=(
+        "task",
+        "layout",
+        "target",
+        "series",
+        "time",
+        "group",
+        "ignore",
+        "categorical",
+        "timespans",
+        "missing",
+        "most_unpacked",
+    ),
     training=("epochs", "seed"),
 )
 def tune(

@@ -64,10 +64,10 @@ def _inverse(matrix: Tensor) -> Tensor:
     """Iterate X ← X(2I − AX) from Aᵀ/(‖A‖₁‖A‖_∞), which converges for every invertible A."""
     size = matrix.abs()
     norms = size.sum(-1).amax(-1) * size.sum(-2).amax(-1)
-    found, twice = matrix.mT / norms[..., None, None], 2 * torch.eye(matrix.shape[-1], dtype=matrix.dtype)
+    inverse, twice = matrix.mT / norms[..., None, None], 2 * torch.eye(matrix.shape[-1], dtype=matrix.dtype)
     for _ in range(NEWTON_STEPS):
-        found = found @ (twice - matrix @ found)
-    return found
+        inverse = inverse @ (twice - matrix @ inverse)
+    return inverse
 
 
 def _exponential(matrix: Tensor) -> Tensor:

@@ -129,8 +129,8 @@ class SequenceBatch:
 
     def with_values(self, values: Sequences) -> "SequenceBatch":
         """Put other values of the same shape in place of those there are."""
-        shape, given = tuple(self.values.shape), tuple(values.shape)
-        require(given == shape, f"expected values of shape {shape}", f"got {given}")
+        shape, other = tuple(self.values.shape), tuple(values.shape)
+        require(other == shape, f"expected values of shape {shape}", f"got {other}")
         return self.replaced(values=values)
 
     def to(self, device: torch.device | str, *, non_blocking: bool = False) -> "SequenceBatch":
@@ -232,7 +232,7 @@ def warn_of_exchanged_axes(steps: int, channels: int, layout: Layout) -> None:
 
 
 def as_timespans(timespans: Any, lengths: list[int]) -> list[Float[np.ndarray, " time"]]:
-    """Check the time passed before each step: finite, above zero, one number a step."""
+    """Check the time passed before each step: finite, above zero, one number per step."""
     require(len(timespans) == len(lengths), f"expected timespans for {len(lengths)} sequences", f"got {len(timespans)}")
     checked = []
     for index, (item, length) in enumerate(zip(timespans, lengths, strict=True)):

@@ -30,7 +30,8 @@ class DataConfig:
     most 20 different values are classes, other numbers a regression; ``"step-classification"`` and
     ``"step-regression"`` say which. In a table ``ignore`` names columns to leave out, ``categorical`` columns of text
     that become one channel per value; uneven times become time spans unless ``timespans = "ignore"`` takes
-    the steps as evenly spaced. ``checksum`` is filled in by the run, so that other data are refused later.
+    the steps as evenly spaced. ``most_unpacked`` is the limit of a packed file in bytes, 0 that of
+    ``SOSTENUTO_MOST_UNPACKED`` or 8 GiB. ``checksum`` is filled in by the run, so that other data are refused later.
     """
 
     source: str = "digits"
@@ -55,12 +56,14 @@ class DataConfig:
     split: Split = setting("stratified", "How parts are drawn.")
     window: int = setting(32, "Steps of a forecasting window.")
     horizon: int = setting(1, "Steps to forecast.")
+    most_unpacked: int = setting(0, "Bytes that a packed file may hold (0: 8 GiB).")
     checksum: str = ""
 
     def __post_init__(self) -> None:
         check_choices(self)
         for name in ("window", "horizon"):
             check_count(name, getattr(self, name))
+        check_count("most_unpacked", self.most_unpacked, least=0)
         for name in ("validation", "test_fraction"):
             check_fraction(name, getattr(self, name))
 
@@ -71,12 +74,12 @@ def option_help(section: type) -> dict[str, tuple[Any, str]]:
     >>> option_help(DataConfig)["missing"]
     (<class 'str'>, 'What to do with NaN: refuse, mask or interpolate.')
     """
-    hints, found = get_type_hints(section), {}
+    hints, options = get_type_hints(section), {}
     for each in fields(section):
         if "help" in each.metadata:
             hint, text = hints[each.name], each.metadata["help"]
             if get_origin(hint) is Literal:
                 *some, last = (choice for choice in get_args(hint) if choice)
                 hint, text = str, f"{text.removesuffix('.')}: {', '.join(some)} or {last}."
-            found[each.name] = (hint, text)
-    return found
+            options[each.name] = (hint, text)
+    return options

@@ -84,7 +84,7 @@ class SequenceSet:
         digest = hashlib.sha256()
         for sequence in self.sequences:
             digest.update(str(sequence.shape).encode())
-            digest.update(np.ascontiguousarray(sequence).tobytes())
+            digest.update(np.ascontiguousarray(sequence).data)
         rows = [] if self.targets is None else self.targets
         for row in rows:
             digest.update(str(np.asarray(row).tolist()).encode() + b"\0")

@@ -154,9 +154,9 @@ def _verify(path: Path, sha256: str | None, complaint: str) -> None:
     if sha256 is None:
         return
     with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != sha256.lower():
-        raise DownloadError(f"{complaint} (expected sha256 {sha256.lower()}, got {found})")
+        checksum = hashlib.file_digest(file, "sha256").hexdigest()
+    if checksum != sha256.lower():
+        raise DownloadError(f"{complaint} (expected sha256 {sha256.lower()}, got {checksum})")
 
 
 @contextlib.contextmanager

@@ -25,9 +25,9 @@ class Places:
 
         The cache is ``$SOSTENUTO_CACHE``, or ``sostenuto`` in ``$XDG_CACHE_HOME`` or ``~/.cache``; it need not exist.
         """
-        given = (("data_dir", data_dir), ("$SOSTENUTO_DATA", os.environ.get("SOSTENUTO_DATA")))
+        candidates = (("data_dir", data_dir), ("$SOSTENUTO_DATA", os.environ.get("SOSTENUTO_DATA")))
         folders = []
-        for name, value in given:
+        for name, value in candidates:
             if value is not None and value != "":
                 folder = Path(value).expanduser()
                 require(folder.is_dir(), f"expected {name} to be a folder", f"got {str(folder)!r}")
@@ -63,8 +63,8 @@ class Places:
         ``download(cache)`` has to leave one of the ``forms`` in the cache (None: there is no public address);
         ``advice`` tells a person without a connection what to put into a data folder.
         """
-        if (found := self.find(forms)) is not None:
-            return found
+        if (paths := self.find(forms)) is not None:
+            return paths
         if download is None:
             raise InputError(self._absent(name, "it has no public address to download from", advice))
         try:
@@ -74,9 +74,9 @@ class Places:
                     download(self.cache)
         except OSError as error:
             raise InputError(self._absent(name, str(error), advice)) from error
-        found = self.find(forms)
-        assert found is not None, f"downloading {name} left none of its forms"
-        return found
+        paths = self.find(forms)
+        assert paths is not None, f"downloading {name} left none of its forms"
+        return paths
 
     def _absent(self, name: str, why: str, advice: str) -> str:
         where = ", ".join(str(folder) for folder in self.folders)

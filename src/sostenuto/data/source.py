@@ -10,6 +10,7 @@ from sostenuto.checks import require
 from sostenuto.data import files, registry, tasks
 from sostenuto.data.config import DataConfig
 from sostenuto.data.dataset import BatchTransform, Dataset, SequenceSet
+from sostenuto.data.files.text import unpacking_at_most
 from sostenuto.data.targets import as_step_targets
 from sostenuto.types import PathLike
 
@@ -27,7 +28,8 @@ def open_dataset(config: DataConfig, *, data_dir: PathLike | None = None, seed: 
     require(not config.test, "expected a file together with --test", f"got the data set {source!r}")
     if source.startswith("task/"):
         return tasks.generate(source.removeprefix("task/"), seed)
-    return registry.load(source, data_dir)
+    with unpacking_at_most(config.most_unpacked):
+        return registry.load(source, data_dir)
 
 
 def with_checksum(config: DataConfig, train: SequenceSet) -> DataConfig:
@@ -64,10 +66,11 @@ def absolute(config: DataConfig) -> DataConfig:
 
 def read_file(config: DataConfig, path: PathLike, *, labelled: bool = True) -> dict[str, SequenceSet]:
     """Read the parts of a file with the options of ``config``."""
-    given: dict[str, Any] = {name: getattr(config, name) or None for name in ("target", "series", "time", "group")}
-    given |= {name: getattr(config, name) for name in ("layout", "ignore", "categorical")}
-    given["task"] = "sequence" if config.task in _STEP_KINDS else config.task or None
-    parts = files.read_parts(path, labelled=labelled, **given)
+    options: dict[str, Any] = {name: getattr(config, name) or None for name in ("target", "series", "time", "group")}
+    options |= {name: getattr(config, name) for name in ("layout", "ignore", "categorical")}
+    options["task"] = "sequence" if config.task in _STEP_KINDS else config.task or None
+    with unpacking_at_most(config.most_unpacked):
+        parts = files.read_parts(path, labelled=labelled, **options)
     if config.task in _STEP_KINDS:
         parts = {name: as_step_targets(part, _STEP_KINDS[config.task]) for name, part in parts.items()}
     if config.timespans == "ignore":

@@ -147,8 +147,8 @@ def _indexed(labels: np.ndarray, where: str, positions: dict[str, int]) -> Int[n
     if labels.dtype == object:
         labels = np.asarray([_class_name(label, where) for label in labels])
     values, inverse = np.unique(labels, return_inverse=True)
-    found = [positions.setdefault(_class_name(value, where), len(positions)) for value in values]
-    return np.asarray(found, dtype=np.int64)[inverse.reshape(labels.shape)]
+    codes = [positions.setdefault(_class_name(value, where), len(positions)) for value in values]
+    return np.asarray(codes, dtype=np.int64)[inverse.reshape(labels.shape)]
 
 
 def _class_name(value: Any, where: str) -> str:

@@ -52,8 +52,8 @@ def temperature(scores: Float64[np.ndarray, "n class"], indices: Int[np.ndarray,
         return -float((targets * logarithms).sum(axis=1).mean())
 
     limit = float(np.log(100.0))
-    found: Any = minimize_scalar(loss, bounds=(-limit, limit), method="bounded")
-    return float(np.exp(found.x))
+    minimum: Any = minimize_scalar(loss, bounds=(-limit, limit), method="bounded")
+    return float(np.exp(minimum.x))
 
 
 def inverse_diagonal(factor: Any) -> Float64[np.ndarray, " n"]:

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 from sostenuto.kernels.gram import gram
 
 if TYPE_CHECKING:
-    from sostenuto.kernels.base import SequenceKernel
+    from sostenuto.kernels.base import SequenceKernel, as_objects
     from sostenuto.kernels.empirical_ntk import EmpiricalNTK
     from sostenuto.kernels.ntk import NTK
-    from sostenuto.kernels.objects import as_objects
     from sostenuto.kernels.polynomial import Polynomial
     from sostenuto.kernels.rbf import RBF
     from sostenuto.kernels.recurrent_ntk import RecurrentNTK
@@ -45,7 +44,7 @@ _HOMES = {
     "SequenceKernel": "base",
     "Signature": "signature",
     "UntiedRecurrentNTK": "untied_recurrent_ntk",
-    "as_objects": "objects",
+    "as_objects": "base",
 }
 
 

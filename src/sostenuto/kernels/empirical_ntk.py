@@ -88,9 +88,9 @@ class EmpiricalNTK(SequenceKernel):
         size = 0
         for indices in self._chunks(sequences):
             x = torch.from_numpy(np.stack([sequences[index] for index in indices]))
-            found = self._jacobian(x)
-            held.append((indices, found))
-            size += found.numel() * 8
+            jacobian = self._jacobian(x)
+            held.append((indices, jacobian))
+            size += jacobian.numel() * 8
             if size > BUDGET:
                 yield [i for part, _ in held for i in part], torch.cat([part for _, part in held])
                 held, size = [], 0
@@ -111,9 +111,9 @@ class EmpiricalNTK(SequenceKernel):
         fixed = {k: v.double() if v.is_floating_point() else v for k, v in fixed.items()}
 
         def outputs(parameters: dict[str, Tensor], one: Tensor) -> Tensor:
-            found: Any = functional_call(self.model, (parameters, fixed), (one[None],))
-            found = (found[0] if isinstance(found, tuple) else found)[0]
-            return (found[-1] if found.ndim > 1 else found).reshape(-1)
+            output: Any = functional_call(self.model, (parameters, fixed), (one[None],))
+            output = (output[0] if isinstance(output, tuple) else output)[0]
+            return (output[-1] if output.ndim > 1 else output).reshape(-1)
 
         was_training = self.model.training
         self.model.eval()

@@ -74,11 +74,11 @@ class NTK(SequenceKernel):
     def gradients(self, sequences: list[Steps], names: list[str]) -> tuple[Matrix, dict[str, np.ndarray]]:
         """Return K and its derivatives by log σ; σ_w is the RNN's recurrent and input σ at once."""
         rows, _ = self._unrolled(sequences, sequences)
-        asked = [*names, "sigma_u"] if "sigma_w" in names else names
-        matrix, found = self._recurrent().gradients(rows, asked)
+        wanted = [*names, "sigma_u"] if "sigma_w" in names else names
+        matrix, gradients = self._recurrent().gradients(rows, wanted)
         if "sigma_w" in names:
-            found["sigma_w"] = found["sigma_w"] + found.pop("sigma_u")
-        return matrix, found
+            gradients["sigma_w"] = gradients["sigma_w"] + gradients.pop("sigma_u")
+        return matrix, gradients
 
     def diagonal(self, sequences: list[Steps]) -> Diagonal:
         """Return k(x, x)."""

@@ -36,10 +36,10 @@ class RecurrentNTK(SequenceKernel):
         activation: ``"relu"`` or ``"erf"``, in closed form; or any function on tensors such as ``torch.tanh``, by a
             quadrature that is fitted to the variances and split at kinks; `quadrature_error` states its accuracy, and
             an error above 1e-4 is refused.
-        sigma_w: recurrent weights, a number or one a layer. A rectifier neither grows nor shrinks at √2.
-        sigma_u: input weights, a number or one a layer.
-        sigma_b: biases, a number or one a layer.
-        sigma_h: the initial state, a number or one a layer.
+        sigma_w: recurrent weights, a number or one per layer. A rectifier neither grows nor shrinks at √2.
+        sigma_u: input weights, a number or one per layer.
+        sigma_b: biases, a number or one per layer.
+        sigma_h: the initial state, a number or one per layer.
         sigma_v: the read-out; it multiplies the kernel by σ_v².
         kind: ``"ntk"`` for Θ, training of all weights; ``"nngp"`` for 𝒦, of the read-out alone.
         pooling: ``"last"`` step, or ``"mean"`` over steps, which costs T times as much.
@@ -106,7 +106,7 @@ class RecurrentNTK(SequenceKernel):
             return self._matrix(left, right, self._scales()).numpy()
 
     def gradients(self, sequences: list[Steps], names: list[str]) -> tuple[Matrix, dict[str, np.ndarray]]:
-        """Return K and its derivatives by log σ, one a layer where there are several.
+        """Return K and its derivatives by log σ, one per layer where there are several.
 
         σ_v is a factor. One layer of rectifiers carries the derivatives through its pairs beside the kernel. Those of
         the other closed forms are differences of fourth order in log σ; those of other activations are forward-mode.
@@ -114,12 +114,12 @@ class RecurrentNTK(SequenceKernel):
         if self._carries_derivatives():
             return self._carried(sequences, names)
         matrix = self.gram(sequences, sequences)
-        found: dict[str, np.ndarray] = {}
+        by_name: dict[str, np.ndarray] = {}
         for name in names:
             value = getattr(self, name)
             columns = [self._derivative(sequences, matrix, name, index) for index in range(np.size(value))]
-            found[name] = np.stack(columns, axis=2) if np.ndim(value) else columns[0]
-        return matrix, found
+            by_name[name] = np.stack(columns, axis=2) if np.ndim(value) else columns[0]
+        return matrix, by_name
 
     def diagonal(self, sequences: list[Steps]) -> Diagonal:
         """Return k(x, x)."""
@@ -242,15 +242,15 @@ class RecurrentNTK(SequenceKernel):
         letters = [name[-1] for name in names if name != "sigma_v"]
         scales, moved = self._scales(), dict[str, np.ndarray]()
         if letters:
-            found = slopes([torch.from_numpy(sequence) for sequence in sequences], scales, letters, kind=self.kind)
-            matrix = self._finished(found.scaled, sequences, sequences, scales).numpy()
-            units = found.scaled.rows.numpy()
+            result = slopes([torch.from_numpy(sequence) for sequence in sequences], scales, letters, kind=self.kind)
+            matrix = self._finished(result.scaled, sequences, sequences, scales).numpy()
+            units = result.scaled.rows.numpy()
             for index, letter in enumerate(letters):
-                factor, growth = np.exp(units), found.units[index]
+                factor, growth = np.exp(units), result.units[index]
                 if self.normalize:
-                    factor, growth = found.own**-0.5, -0.5 * found.own_slopes[index] / found.own
+                    factor, growth = result.own**-0.5, -0.5 * result.own_slopes[index] / result.own
                     factor = np.where(np.isinf(units), 0.0, factor)
-                moved[letter] = found.values[index] * np.outer(factor, factor) + matrix * np.add.outer(growth, growth)
+                moved[letter] = result.values[index] * np.outer(factor, factor) + matrix * np.add.outer(growth, growth)
         else:
             matrix = self.gram(sequences, sequences)
         moved["v"] = np.zeros_like(matrix) if self.normalize else 2 * matrix

@@ -138,16 +138,16 @@ class Signature(SequenceKernel):
         2k·K_k and one of them gives the other.
         """
         increments = self._increments(sequences)
-        matrix, found = self._slopes(increments, self.method_for(sequences[0].shape[1]))
+        matrix, slopes = self._slopes(increments, self.method_for(sequences[0].shape[1]))
         matrix = self._finite(matrix, increments, increments)
         if self.normalize:
             own = matrix.diagonal()
             matrix = matrix / (own.sqrt()[:, None] * own.sqrt()[None])
-            for name, slope in found.items():
+            for name, slope in slopes.items():
                 rate = slope.diagonal() / own
                 roots = own.sqrt()[:, None] * own.sqrt()[None]
-                found[name] = slope / roots - matrix * (rate[:, None] + rate[None]) / 2
-        return matrix.numpy(), {name: found[name].numpy() for name in names}
+                slopes[name] = slope / roots - matrix * (rate[:, None] + rate[None]) / 2
+        return matrix.numpy(), {name: slopes[name].numpy() for name in names}
 
     def _slopes(self, increments: Tensor, method: str) -> tuple[Tensor, dict[str, Tensor]]:
         channels = increments.shape[2] - int(self.time_augmentation)

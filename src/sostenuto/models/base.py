@@ -1,5 +1,6 @@
 """What every model is: a recurrent layer, and a read-out on top of its states."""
 
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -14,6 +15,9 @@ from sostenuto.models.readout import pool
 from sostenuto.nn import UnICORNN
 from sostenuto.nn.stable_span import longest_stable_span
 from sostenuto.types import Lengths, Sequences, Timespans
+
+STREAM_WINDOW = 1 << 15
+"""Steps that are read at a time where a longer sequence is predicted."""
 
 
 class SequenceModel(nn.Module):
@@ -74,7 +78,49 @@ class SequenceModel(nn.Module):
         pooled = self._pooled(values, lengths, timespans, readout)
         return nn.functional.dropout(pooled, self.readout_dropout, self.training) if self.readout_dropout else pooled
 
+    def streams(self, values: Sequences, lengths: Lengths | None) -> bool:
+        """Whether sequences are read in windows of `STREAM_WINDOW` steps, the state carried from one to the next.
+
+        Done where no gradient is wanted, so that memory does not grow with their length; a layer that reads backwards,
+        or whose step depends on the length, and one with hooks are run on the whole.
+        """
+        layer = self.layer
+        parts = layer.modules() if isinstance(layer, nn.Module) else ()
+        return (
+            values.shape[1] > STREAM_WINDOW
+            and lengths is None
+            and not (self.training or torch.is_grad_enabled() or layer.bidirectional)
+            and all(getattr(part, "step_size", 1.0) is not None for part in parts)
+            and not getattr(layer, "_forward_hooks", None)
+        )
+
+    def windows(self, values: Sequences, timespans: Timespans | None) -> Iterator[Float[Tensor, "batch time feature"]]:
+        """Give the states of one window after another."""
+        timespans, state = self._stable(timespans), None
+        for start in range(0, values.shape[1], STREAM_WINDOW):
+            part = slice(start, start + STREAM_WINDOW)
+            spans = {} if timespans is None else {"timespans": timespans[:, part]}
+            output, state = self.layer(values[:, part], state, **spans)
+            yield output
+
+    def _streamed(self, values: Tensor, timespans: Tensor | None, readout: Readout) -> Tensor:
+        """Pool over windows: the last one's last, the mean weighted by their lengths, or the largest of all."""
+        pooled = torch.zeros(())
+        for number, states in enumerate(self.windows(values, timespans)):
+            part = pool(states, None, readout)
+            if readout == "mean":
+                part = part * (states.shape[1] / values.shape[1])
+            if number and readout == "mean":
+                pooled = pooled + part
+            elif number and readout == "max":
+                pooled = torch.maximum(pooled, part)
+            else:
+                pooled = part
+        return pooled
+
     def _pooled(self, values: Tensor, lengths: Tensor | None, timespans: Tensor | None, readout: Readout) -> Tensor:
+        if self.streams(values, lengths):
+            return self._streamed(values, timespans, readout)
         whole = lengths is None and not (self.training and self.gradient_window is not None)
         if readout == "max" and whole and hasattr(self.layer, "peak"):
             return self.layer.peak(values, timespans=self._stable(timespans))

@@ -107,11 +107,11 @@ def nearest_neighbor(train: SequenceBatch, test: SequenceBatch, task: Task) -> P
     nearest = []
     for start in range(0, len(test), chunk):
         rows = slice(start, start + chunk)
-        asked = _resampled(test.values[rows], test.lengths[rows], steps).flatten(1) - center
-        score = torch.addmm(norms, asked, known.T, alpha=-2)
-        found = score.topk(min(_CANDIDATES, len(known)), largest=False).indices.sort(1).values
-        exact = (known[found] - asked[:, None]).double().square().sum(-1)
-        nearest.append(found.gather(1, exact.argmin(1, keepdim=True))[:, 0])
+        queries = _resampled(test.values[rows], test.lengths[rows], steps).flatten(1) - center
+        score = torch.addmm(norms, queries, known.T, alpha=-2)
+        candidates = score.topk(min(_CANDIDATES, len(known)), largest=False).indices.sort(1).values
+        exact = (known[candidates] - queries[:, None]).double().square().sum(-1)
+        nearest.append(candidates.gather(1, exact.argmin(1, keepdim=True))[:, 0])
     return targets[torch.cat(nearest)]
 
 
@@ -129,8 +129,8 @@ def summary_ridge(train: SequenceBatch, test: SequenceBatch, task: Task, num_cla
     targets = _targets(train)
     if task == "sequence":
         return _step_ridge(train, test, targets, num_classes)
-    answer = Ridge.fit(summary_features(train), _responses(targets, num_classes)).predict(summary_features(test))
-    return answer.argmax(1) if num_classes else answer.reshape(-1, *targets.shape[1:]).to(targets.dtype)
+    prediction = Ridge.fit(summary_features(train), _responses(targets, num_classes)).predict(summary_features(test))
+    return prediction.argmax(1) if num_classes else prediction.reshape(-1, *targets.shape[1:]).to(targets.dtype)
 
 
 def previous_value(test: SequenceBatch, encoding: Encoding) -> Float[Tensor, "test horizon channel"]:
@@ -165,13 +165,15 @@ def _step_ridge(train: SequenceBatch, test: SequenceBatch, targets: Tensor, num_
     rows = [step_features(v)[m] for v, m in zip(train.values.split(64), picked.split(64), strict=True)]
     ridge = Ridge.fit(torch.cat(rows), _responses(targets[picked], num_classes))
     shape = test.values.shape[:2] if num_classes else (*test.values.shape[:2], *targets.shape[2:])
-    answer = torch.zeros(shape, dtype=targets.dtype, device=targets.device)
+    prediction = torch.zeros(shape, dtype=targets.dtype, device=targets.device)
     for start in range(0, len(test), 64):
         part = slice(start, start + 64)
         mask = test.mask[part]
-        given = ridge.predict(step_features(test.values[part])[mask])
-        answer[part][mask] = given.argmax(1) if num_classes else given.reshape(-1, *targets.shape[2:]).to(answer.dtype)
-    return answer
+        predicted = ridge.predict(step_features(test.values[part])[mask])
+        prediction[part][mask] = (
+            predicted.argmax(1) if num_classes else predicted.reshape(-1, *targets.shape[2:]).to(prediction.dtype)
+        )
+    return prediction
 
 
 def _responses(targets: Tensor, num_classes: int) -> Tensor:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -70,4 +71,6 @@ class SequenceToSequence(SequenceModel):
         self, values: Sequences, lengths: Lengths | None = None, timespans: Timespans | None = None
     ) -> Float[Tensor, "batch time output"]:
         """Return a prediction for every step; past a sequence's own length it carries no meaning."""
+        if self.streams(values, lengths):
+            return torch.cat([self.head(states) for states in self.windows(values, timespans)], dim=1)
         return self.head(self.states(values, lengths, timespans))

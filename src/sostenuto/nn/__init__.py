@@ -1,4 +1,4 @@
-"""Recurrent layers, drop-in beside `torch.nn.LSTM`: one recurrence a file, one contract for all."""
+"""Recurrent layers, drop-in beside `torch.nn.LSTM`: one recurrence per file, one contract for all."""
 
 from sostenuto.nn.antisymmetric_rnn import AntisymmetricRNN
 from sostenuto.nn.base import RecurrentLayer

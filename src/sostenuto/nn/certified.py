@@ -89,11 +89,11 @@ class Certified:
         changed = overridden(cast(nn.Module, self))
         if changed:
             return not_provable(changed, layers=self.num_layers)
-        found = self._certify_memory(_span_range(spans), drive)
-        if drive is None or not found.holds:
-            return found
+        certificate = self._certify_memory(_span_range(spans), drive)
+        if drive is None or not certificate.holds:
+            return certificate
         bounded = f"arguments of the activation between −{drive:g} and {drive:g}"
-        return replace(found, drive=drive, conditions=(bounded, *found.conditions))
+        return replace(certificate, drive=drive, conditions=(bounded, *certificate.conditions))
 
     def _certify_memory(
         self,

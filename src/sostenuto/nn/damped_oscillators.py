@@ -12,7 +12,7 @@ from sostenuto.checks import check_positive, require
 from sostenuto.nn.certificates import Certificate, MemoryCertificate, over_spans, refused, remembering
 from sostenuto.nn.damped_memory import DampedUnits, damped_decay, promised_decay
 from sostenuto.nn.fused import FusedLayer, check_backend
-from sostenuto.ops.damped import damped_scan, held_coefficients
+from sostenuto.ops.damped import damped_scan, held_coefficients, learned_coefficients
 
 
 class DampedOscillators(FusedLayer):
@@ -132,6 +132,10 @@ class DampedOscillators(FusedLayer):
         self, layer: int, reverse: bool, spans: Float[Tensor, "T B"] | None
     ) -> tuple[Float[Tensor, "2 T1 B1 H"], Float[Tensor, "2 T1 B1 H"]]:
         """Give the coefficients of a step, of the state and of V u + b; one for each span where there are spans."""
+        if spans is None and type(self).decay is DampedOscillators.decay:
+            free = self.weight("weight_hh", layer, reverse)
+            promised = self.half_life and promised_decay(self.half_life, free.dtype, self.time_span)
+            return learned_coefficients(free, 1 / promised if promised else 0.0)
         decay = self.decay(layer, reverse=reverse)
         return held_coefficients(decay, self.frequency(layer, reverse=reverse), spans, _drive_scale(decay))
 

@@ -13,19 +13,18 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from sostenuto.nn import certificates
-from sostenuto.nn.certificates import SLOPES, Certificate, MemoryCertificate, not_provable, refused
+from sostenuto.nn.certificates import Certificate, MemoryCertificate, not_provable, refused
 from sostenuto.nn.certificates.spans import Derivative, SpanCurve
 from sostenuto.nn.certificates.system import SectorSystem, bare, sector_system
 from sostenuto.nn.certified import GATED
 from sostenuto.nn.fused import FusedLayer
 from sostenuto.nn.integrators import EXPLICIT
 from sostenuto.nn.map_memory import CertifiedMap, Ends, map_memory
+from sostenuto.ops.activation import SLOPES
 from sostenuto.ops.dense import driven_scan
 from sostenuto.ops.step import Step
 
 Rate = Callable[[Float[Tensor, "*batch G"], Float[Tensor, "*batch S"]], Float[Tensor, "*batch S"]]
-ACTIVATIONS = ("tanh", "relu", "hardtanh", "logistic", "identity")
-"""What a layer with a choice of activation offers."""
 
 
 class DenseMap(NamedTuple):
@@ -128,8 +127,8 @@ class DenseLayer(FusedLayer):
     ) -> Float[Tensor, "T B S"]:
         """Run the dense scan with matrices at hand."""
         options = {"backend": self.backend, "precision": self.precision, "threshold": self.threshold(layer, reverse)}
-        given = (entering, *self.input_map(layer, reverse), start, *matrices)
-        return driven_scan(*given, activation=self.activation, **options)
+        inputs = (entering, *self.input_map(layer, reverse), start, *matrices)
+        return driven_scan(*inputs, activation=self.activation, **options)
 
     def advance(self, layer: int, reverse: bool) -> Step:
         """Step the vector field by the integrator, the input held through the step."""
@@ -170,8 +169,8 @@ class DenseLayer(FusedLayer):
         if not discrete:
             return certificates.settling(form.weight, self.activation)
         shortest, longest = (self.step_size * span for span in spans)
-        found = certificates.settling(form.weight, self.activation, step_size=longest, shortest=shortest)
-        return certificates.over_spans(found, spans)
+        certificate = certificates.settling(form.weight, self.activation, step_size=longest, shortest=shortest)
+        return certificates.over_spans(certificate, spans)
 
     def _certify_memory(self, spans: tuple[float, float], drive: float | None) -> MemoryCertificate:
         """Bound both sides of the map that is run."""
@@ -194,12 +193,12 @@ class DenseLayer(FusedLayer):
             return bare(sector_system(linear, weight, gain, slopes))
 
         def derivative(order: int, low: float, high: float) -> list[Derivative]:
-            found = []
+            derivatives = []
             for size, part, resolvent, power in still.span_derivative(order, layer, reverse, low, high):
                 matrices = sector_system(part.linear, part.weight, part.gain, slopes)
                 turned = None if resolvent is None else resolvent.detach().cpu().numpy()
-                found.append(Derivative(size, matrices, turned, power))
-            return found
+                derivatives.append(Derivative(size, matrices, turned, power))
+            return derivatives
 
         return SpanCurve(spans, at, derivative)
 
@@ -232,15 +231,15 @@ class DenseLayer(FusedLayer):
             linear, weight, gain = self.discrete_map(layer, reverse=reverse, span=span).full()
             return certificates.discrete(linear, weight, self.activation, Q=gain)
 
-        found = prove(shortest if self.integrator == "exact" else longest)
-        if found.rate is None or shortest == longest or self.integrator == "exact":
-            return certificates.over_spans(found, spans)
+        certificate = prove(shortest if self.integrator == "exact" else longest)
+        if certificate.rate is None or shortest == longest or self.integrator == "exact":
+            return certificates.over_spans(certificate, spans)
         if self.integrator == "euler":
-            share = shortest / longest * -math.expm1(-found.rate)
-            found = replace(found, rate=-math.log1p(-share) * (1 - 1e-12))
-            return certificates.over_spans(found, spans)
+            share = shortest / longest * -math.expm1(-certificate.rate)
+            certificate = replace(certificate, rate=-math.log1p(-share) * (1 - 1e-12))
+            return certificates.over_spans(certificate, spans)
         curve = self._curve(layer, reverse, spans, SLOPES[self.activation])
-        found = certificates.over_curve(curve, prove)
-        if found is None:
+        certificate = certificates.over_curve(curve, prove)
+        if certificate is None:
             return refused("discrete", "one norm for all time spans", f"{shortest:g} to {longest:g}")
-        return certificates.over_spans(found, spans)
+        return certificates.over_spans(certificate, spans)

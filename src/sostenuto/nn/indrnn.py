@@ -1,4 +1,4 @@
-"""The independently recurrent network: every unit hears only its own past (Li et al. 2018)."""
+"""The independently recurrent network: every unit reads only its own past (Li et al. 2018)."""
 
 import torch
 import torch.nn.functional as F
@@ -9,9 +9,9 @@ from sostenuto.checks import check_choice
 from sostenuto.nn import certificates
 from sostenuto.nn.base import weight_name
 from sostenuto.nn.certificates import Certificate, MemoryCertificate
-from sostenuto.nn.dense import ACTIVATIONS
 from sostenuto.nn.fused import FusedLayer, check_backend
 from sostenuto.nn.map_memory import CertifiedMap, Ends, map_memory
+from sostenuto.ops.activation import SLOPES
 from sostenuto.ops.diagonal import diagonal_scan
 
 STACKINGS = ("plain", "residual", "dense")
@@ -71,7 +71,7 @@ class IndRNN(FusedLayer):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        check_choice("activation", activation, ACTIVATIONS)
+        check_choice("activation", activation, SLOPES)
         check_choice("stacking", stacking, STACKINGS)
         self.activation, self.batch_norm, self.stacking = activation, batch_norm, stacking
         self.backend = check_backend(backend)

@@ -12,11 +12,10 @@ from torch import Tensor
 from sostenuto.nn.certificates import LevelDecay, MemoryCertificate, remembering
 from sostenuto.nn.certificates.interval import Interval
 from sostenuto.nn.certificates.spans import SpanCurve
-from sostenuto.nn.certificates.system import SLOPES, SectorSystem, sector_system
+from sostenuto.nn.certificates.system import SectorSystem, sector_system
 from sostenuto.nn.certificates.two_sided import Side, fastest, slow_field, slowest, unit_factors
+from sostenuto.ops.activation import SLOPES, TABLE
 
-BOUNDED = {"tanh": 1.0, "hardtanh": 1.0, "logistic": 1.0}
-"""The largest |σ| of the activations that have one."""
 INDEPENDENT = "each unit's own factor |f + q·w·k| over all slopes k"
 DENSE = "[[FᵀXF − ρ²X, FᵀXQ − sWᵀΛ], [QᵀXF − sΛW, QᵀXQ + 2Λ]] ≽ 0 below, its mirror above"
 
@@ -53,11 +52,11 @@ def map_memory(
     monotone. ``passes`` says whether a layer reads nothing but the output of the one below; ``clock`` whether steps are
     Euler's or exact, for which independent units have rates per unit of time.
     """
-    found = [[_level(ends, spans, drive, clock) for ends in directions] for directions in maps]
-    levels = [_both([level for level, _ in directions]) for directions in found]
+    by_level = [[_level(ends, spans, drive, clock) for ends in directions] for directions in maps]
+    levels = [_both([level for level, _ in directions]) for directions in by_level]
     if not passes:
         levels = [levels[0], *(replace(level, entering=None) for level in levels[1:])]
-    per_unit = np.concatenate([lives for _, lives in found[0]])
+    per_unit = np.concatenate([lives for _, lives in by_level[0]])
     exact = len(per_unit) > 0
     reasons = []
     if levels[0].fastest is None:
@@ -102,12 +101,8 @@ def slope_range(activation: str, drive: float | None) -> tuple[float, float]:
     ((1.0, 1.0), (0.0, 1.0))
     """
     low, high = SLOPES[activation]
-    if drive is None or activation in ("relu", "identity"):
-        return low, high
-    if activation == "hardtanh":
-        return (1.0 if drive <= 1 else 0.0), 1.0
-    half = min(drive if activation == "tanh" else drive / 2, 300.0)
-    return high / math.cosh(half) ** 2 * (1 - 1e-14), high
+    least = TABLE[activation].least_slope
+    return (low if drive is None or least is None else least(drive)), high
 
 
 def _level(
@@ -212,7 +207,8 @@ def _passing(
     largest = max(abs(slope) for slope in SLOPES[long.activation])
     moved = _norm(gain) if push is None else push
     push = largest * moved * _norm(entering) * slack
-    value = BOUNDED.get(long.activation, drive)
+    bound = TABLE[long.activation].largest_value
+    value = drive if bound is None else bound
     reach = None
     if not math.isfinite(slack):
         return LevelDecay(rate, above.rate, distortion=(cost, None))

@@ -1,6 +1,7 @@
 """What layers of undamped oscillators share: steps, field, energy, and what is proved of their memory."""
 
 import math
+import warnings
 
 import torch
 import torch.nn.functional as F
@@ -11,8 +12,54 @@ from sostenuto.checks import check_positive, require
 from sostenuto.constraints.between import Between
 from sostenuto.nn.base import RecurrentLayer, weight_name
 from sostenuto.nn.certificates import Certificate, MemoryCertificate, refused
-from sostenuto.nn.oscillator_energy import oscillator_energy
 from sostenuto.nn.oscillator_memory import oscillator_memory, weight_limit
+
+
+def oscillator_energy(
+    y: Float[Tensor, "*batch hidden"],
+    z: Float[Tensor, "*batch hidden"],
+    weight: Float[Tensor, " hidden"],
+    drive: Float[Tensor, "*batch hidden"],
+    stiffness: float,
+) -> Float[Tensor, "*batch"]:
+    """Sum α y²/2 + z²/2 + [log cosh(w y + a) − log cosh a]/w over units, with a = ``drive`` and α = ``stiffness``.
+
+    The last term is y times the average of tanh between a and a + w y; at w = 0 it is y·tanh a.
+
+    >>> zero, one = torch.zeros(2), torch.ones(2)
+    >>> float(oscillator_energy(one, one, zero, zero, 3.0))
+    4.0
+    """
+    return (stiffness / 2 * y**2 + z**2 / 2 + y * _mean_tanh(drive, weight * y)).sum(-1)
+
+
+def _mean_tanh(a: Float[Tensor, "*batch hidden"], d: Float[Tensor, "*batch hidden"]) -> Float[Tensor, "*batch hidden"]:
+    """Average tanh between a and a + d: [log cosh(a + d) − log cosh a]/d, by its series where d is small."""
+    small = d.abs() < (8 * torch.finfo(d.dtype).eps) ** 0.2  # where the series' error equals the difference's
+    value = torch.tanh(a)
+    slope = 1 - value**2
+    near = torch.where(small, d, 0)
+    series = value + slope * near * (1 / 2 + near * (-value / 3 + near * (3 * value**2 - 1) / 12))
+    far = torch.where(small, 1, d)
+    return torch.where(small, series, (_log_cosh(a + far) - _log_cosh(a)) / far)
+
+
+def _log_cosh(x: Tensor) -> Tensor:
+    """Compute log cosh x + log 2 without overflow."""
+    return x.abs() + F.softplus(-2 * x.abs())
+
+
+def warn_of_divergence(name: str, worst: float) -> None:
+    """Warn where a step g√α is not inside the stability limit of symplectic Euler, 2; ``name`` says what was measured.
+
+    >>> warn_of_divergence("step_size/2 · √stiffness", 0.5)
+    """
+    if worst >= 2:
+        warnings.warn(
+            f"expected {name} below 2, the stability limit of the oscillators, got {worst:.3g}: states grow "
+            "exponentially; lower step_size or stiffness, or divide timespans by their median",
+            stacklevel=3,
+        )
 
 
 class OscillatorLayer(RecurrentLayer):

@@ -69,23 +69,23 @@ def weight_limit(step: Float[Tensor, " H"], stiffness: float, half_life: float) 
     room = (stiffness * (4 - h**2 * stiffness)).clamp(min=0)
     share = (2 * math.sinh(math.log(2) / half_life)) ** 2
     square, linear, constant = h**2 * (1 + share / 4), (share * (2 - h**2 * stiffness)).abs(), share * room
-    found = 2 * constant / (linear + torch.sqrt(linear**2 + 4 * square * constant)).clamp(min=1e-300)
-    return (found * (1 - 1e-5)).to(step.dtype)
+    root = 2 * constant / (linear + torch.sqrt(linear**2 + 4 * square * constant)).clamp(min=1e-300)
+    return (root * (1 - 1e-5)).to(step.dtype)
 
 
 def oscillator_memory(layer: Oscillators, spans: tuple[float, float], drive: float | None) -> MemoryCertificate:
     """Certify a stack: an oscillator without damping provably remembers, and is not proved to forget."""
-    found: list[list[OscillatorGrowth]] = []
+    by_level: list[list[OscillatorGrowth]] = []
     for level, reverse in layer.cells():
         growth = cell_growth(layer, level, reverse, spans, drive)
-        found = [*found, [growth]] if level == len(found) else [*found[:-1], [*found[-1], growth]]
-    fastest = [float(max(growth.rate.max() for growth in level)) for level in found]
+        by_level = [*by_level, [growth]] if level == len(by_level) else [*by_level[:-1], [*by_level[-1], growth]]
+    fastest = [float(max(growth.rate.max() for growth in level)) for level in by_level]
     return remembering(
         [
             LevelDecay(rate, -rate, distortion=(cost := _distortion(level), cost))
-            for rate, level in zip(fastest, found, strict=True)
+            for rate, level in zip(fastest, by_level, strict=True)
         ],
-        half_lives(np.concatenate([growth.rate for growth in found[0]])),
+        half_lives(np.concatenate([growth.rate for growth in by_level[0]])),
         norm=NORM,
         checked="a step is a rotation after a shear of size r ≤ h|w|/(2√(q₀(1 − h²q₀/4))): asinh(r/2) a step",
         reason="an oscillator without damping is not proved to forget",

@@ -6,9 +6,9 @@ from torch import Tensor
 
 from sostenuto.checks import InputError, check_choice, check_positive
 from sostenuto.nn.base import LayerState, uniform_by_width
-from sostenuto.nn.dense import ACTIVATIONS, DenseLayer, DenseMap, Rate
+from sostenuto.nn.dense import DenseLayer, DenseMap, Rate
 from sostenuto.nn.fused import check_backend
-from sostenuto.ops.activation import activate
+from sostenuto.ops.activation import SLOPES, activate
 from sostenuto.ops.dense import PRECISIONS
 
 
@@ -63,7 +63,7 @@ class ResidualRNN(DenseLayer):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        check_choice("activation", activation, ACTIVATIONS)
+        check_choice("activation", activation, SLOPES)
         check_choice("precision", precision, PRECISIONS)
         if step_size is not None:
             check_positive("step_size", step_size)

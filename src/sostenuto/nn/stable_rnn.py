@@ -9,10 +9,9 @@ from torch import Tensor, nn
 from sostenuto.checks import check_choice, check_positive, require
 from sostenuto.constraints.between import Between
 from sostenuto.constraints.stable import FORMS, REPARAMETRIZATIONS, Stable
-from sostenuto.nn.certificates import SLOPES
-from sostenuto.nn.dense import ACTIVATIONS, DenseLayer, DenseMap, Rate, Sector
+from sostenuto.nn.dense import DenseLayer, DenseMap, Rate, Sector
 from sostenuto.nn.fused import check_backend
-from sostenuto.ops.activation import activate
+from sostenuto.ops.activation import SLOPES, activate
 from sostenuto.ops.dense import PRECISIONS
 from sostenuto.ops.diagonal import diagonal_scan
 from sostenuto.ops.step import Step
@@ -89,7 +88,7 @@ class StableRNN(DenseLayer):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        check_choice("activation", activation, ACTIVATIONS)
+        check_choice("activation", activation, SLOPES)
         check_choice("reparametrization", reparametrization, REPARAMETRIZATIONS)
         check_choice("form", form, FORMS)
         check_choice("precision", precision, PRECISIONS)

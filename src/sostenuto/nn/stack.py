@@ -174,8 +174,8 @@ class Stack(RecurrentLayer):
             if self.fan_in(layer) != self.hidden_size:
                 bound = math.sqrt(3 / self.fan_in(layer))
                 self.weight("weight_ih", layer, reverse).uniform_(-bound, bound)
-                if self.bias:
-                    self.weight("bias_ih", layer, reverse).uniform_(-1, 1)
+                if self.bias:  # no larger than what one channel brings, or a constant hides inputs that are one-hot
+                    self.weight("bias_ih", layer, reverse).uniform_(-bound / math.sqrt(3), bound / math.sqrt(3))
             if self.init == "tuned":
                 _space_time_scales(self.inner(reverse), layer, self.time_scales)
             self._scale_to_unit_size(layer, reverse)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,9 +16,7 @@ from sostenuto.checks import InputError, check_choice, check_count, check_positi
 from sostenuto.constraints.at_least import AtLeast
 from sostenuto.nn.base import LayerCall, LayerState, check_sizes, weight_name
 from sostenuto.nn.dropout import dropout_masks
-from sostenuto.nn.oscillator_layer import OscillatorLayer
-from sostenuto.nn.oscillator_limit import warn_of_divergence
-from sostenuto.nn.reconstruction import Reconstruction, drift_of
+from sostenuto.nn.oscillator_layer import OscillatorLayer, warn_of_divergence
 from sostenuto.nn.sequences import LayerInput, Timespans, is_readable
 from sostenuto.ops.oscillator import (
     BACKENDS,
@@ -32,6 +30,48 @@ from sostenuto.ops.oscillator import (
     time_max,
 )
 from sostenuto.ops.oscillator.cell import with_masks
+
+
+class Reconstruction(NamedTuple):
+    """What `UnICORNN.inverse` found.
+
+    ``state`` is the initial (y, z) in the form the layer takes. ``drift`` says for each layer how far running forwards
+    from it misses the state given, relative to that layer's largest value: rounding if small, a lost past if not.
+    ``trajectory`` has for each layer (y, z) after every step, in the form of the input; None unless asked for.
+    """
+
+    state: tuple[Tensor, Tensor]
+    drift: tuple[float, ...]
+    trajectory: tuple[tuple[LayerInput, LayerInput], ...] | None
+
+
+def drift_of(
+    again: tuple[Float[Tensor, "layer *rest"], ...],
+    given: tuple[Float[Tensor, "layer *rest"], ...],
+    tolerance: float | None = None,
+) -> tuple[float, ...]:
+    """Compare a state reached again with the one given: for each layer, the worst component's relative difference.
+
+    A difference is relative to the largest value of its component in its layer; past ``tolerance`` it is an error.
+
+    >>> drift_of((torch.tensor([[2.0, 4.0]]),), (torch.tensor([[1.0, 4.0]]),))
+    (0.25,)
+    """
+    drift = tuple(_worst(parts) for parts in zip(*again, *given, strict=True))
+    if tolerance is not None:
+        most = max(drift)
+        got = f"got {most:.1e} in layer {drift.index(most)}"
+        require(most <= tolerance, f"expected a drift of at most {tolerance}", got, "use float64 or fewer steps")
+    return drift
+
+
+def _worst(parts: tuple[Tensor, ...]) -> float:
+    """Give the largest relative difference; one that is not finite counts as infinite."""
+    half = len(parts) // 2
+    floor = torch.finfo(parts[0].dtype).tiny
+    pairs = zip(parts[:half], parts[half:], strict=True)
+    errors = [float((one - other).abs().max() / other.abs().max().clamp(min=floor)) for one, other in pairs]
+    return max(error if error == error else float("inf") for error in errors)
 
 
 class UnICORNN(OscillatorLayer):
@@ -174,10 +214,10 @@ class UnICORNN(OscillatorLayer):
             self.last_drift = ()
         call = self._read_call(input, state, timespans, hx)
         alone = self.bidirectional or (self.memory == "store" and not self._may_tile())
-        found = None if alone else self._run_together(call)
-        if found is None:
+        result = None if alone else self._run_together(call)
+        if result is None:
             return self._run_layers(call)
-        output, y, z = found
+        output, y, z = result
         if call.sequences.unbatched:
             y, z = y.squeeze(1), z.squeeze(1)
         return call.sequences.write(output), (y, z)
@@ -199,9 +239,9 @@ class UnICORNN(OscillatorLayer):
         together = self.memory == "store" and not self.bidirectional
         if together and self._may_tile() and not self._has_hooks():
             call = self._read_call(input, state, timespans)
-            found = self._run_together(call, peak=True)
-            if found is not None:
-                return found[0].squeeze(0) if call.sequences.unbatched else found[0]
+            result = self._run_together(call, peak=True)
+            if result is not None:
+                return result[0].squeeze(0) if call.sequences.unbatched else result[0]
         output, _ = self(input, state, timespans=timespans)
         first = output if self.batch_first else output.transpose(0, 1)
         return output.amax(0) if input.ndim == 2 else time_max(first)
@@ -219,8 +259,8 @@ class UnICORNN(OscillatorLayer):
             return self(input, state, timespans=timespans)[1]
         self.last_drift = ()
         call = self._read_call(input, state, timespans)
-        found: Any = self._run_together(call, outputs=False)
-        return tuple(part.squeeze(1) for part in found[1:]) if call.sequences.unbatched else found[1:]
+        result: Any = self._run_together(call, outputs=False)
+        return tuple(part.squeeze(1) for part in result[1:]) if call.sequences.unbatched else result[1:]
 
     def scan(
         self,
@@ -236,8 +276,8 @@ class UnICORNN(OscillatorLayer):
             output, y, z = self._run_stack(below[-1], [self._cell(layer, reverse, None)], y, z, timespans)
             return output, (y[0], z[0])
         cell, start = self._cell(layer, reverse, None), tuple(part[None] for part in state)
-        given = {"timespans": timespans, "backend": self.backend}
-        if self._may_tile() and takes_tiles(below[-1], [cell], *start, **given):
+        options = {"timespans": timespans, "backend": self.backend}
+        if self._may_tile() and takes_tiles(below[-1], [cell], *start, **options):
             output, y, z = oscillator_tiles(below[-1], [cell], self.stiffness, *start, timespans=timespans)
             return output, (y[0], z[0])
         x, input_map = below[-1], (cell.weight_ih, cell.bias)
@@ -347,10 +387,10 @@ class UnICORNN(OscillatorLayer):
         self, x: Tensor, cells: Sequence[Cell], y: Tensor, z: Tensor, spans: Tensor | None, outputs: bool = True
     ) -> tuple[Tensor, Tensor, Tensor]:
         options: dict[str, Any] = {"skip": self._skip or 0, "backend": self.backend, "chunk": self._chunk}
-        found = oscillator_stack(x, cells, self.stiffness, y, z, timespans=spans, outputs=outputs, **options)
-        if found.drift is not None:
-            self.last_drift = (*self.last_drift, found.drift)
-        return found[:3]
+        result = oscillator_stack(x, cells, self.stiffness, y, z, timespans=spans, outputs=outputs, **options)
+        if result.drift is not None:
+            self.last_drift = (*self.last_drift, result.drift)
+        return result[:3]
 
     def _read_call(self, input: Any, state: Any, timespans: Any, hx: Any = None) -> LayerCall:
         call = super()._read_call(input, state, timespans, hx)

@@ -160,5 +160,5 @@ def recorded_gradients(
     used = [(result, d) for result, d in zip(results, arriving, strict=True) if d is not None]
     wanted = [tensor for tensor in inputs if tensor is not None and tensor.requires_grad]
     roots, weights = zip(*used, strict=True)
-    found = iter(torch.autograd.grad(roots, wanted, weights, create_graph=True, allow_unused=True))
-    return [next(found) if tensor is not None and tensor.requires_grad else None for tensor in inputs]
+    gradients = iter(torch.autograd.grad(roots, wanted, weights, create_graph=True, allow_unused=True))
+    return [next(gradients) if tensor is not None and tensor.requires_grad else None for tensor in inputs]

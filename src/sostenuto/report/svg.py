@@ -155,9 +155,9 @@ def _declarations(style: str) -> Iterator[str]:
     for declaration in style.split(";"):
         name, _, value = (part.strip() for part in declaration.partition(":"))
         if name == "font":  # written by matplotlib before 3.10: weight, size and family in one
-            found = _SHORT_FONT.search(value)
-            yield from (f"font-weight: {found[1]}",) if found and found[1] else ()
-            yield f"font-size: {found[2] if found else '12px'}"
+            match = _SHORT_FONT.search(value)
+            yield from (f"font-weight: {match[1]}",) if match and match[1] else ()
+            yield f"font-size: {match[2] if match else '12px'}"
         elif name and name != "font-family":
             for color in COLORS.values():
                 value = value.replace(color.placeholder, f"var(--{color.role})")

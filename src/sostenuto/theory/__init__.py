@@ -1,4 +1,4 @@
-"""What the papers prove of recurrent networks, as functions: signatures, expansions, norms, bounds; one a file.
+"""What the papers prove of recurrent networks, as functions: signatures, expansions, norms, bounds; one per file.
 
 Names are imported here at once, not when first used: a function and its file may share a name, and the function wins.
 """

@@ -52,7 +52,7 @@ def generalization_bound(
     """Bound the risk of a trained model on new sequences, with probability 1 − ``delta`` over the training part.
 
     Classes: the probability of an error, from the loss in bits (theorem 2; two classes by the difference of their
-    scores). Numbers, one row per sequence or one a step: the expected squared distance (theorem 3). B is
+    scores). Numbers, one row per sequence or one per step: the expected squared distance (theorem 3). B is
     `rkhs_norm_bound` with the read-out's bias as α_0, rounded up to a grid over which δ is shared, since it was
     seen after training.
 
@@ -97,16 +97,16 @@ def generalization_bound(
     if not classes:
         norm, share = stratified(largest, delta)
         assert target_bound is not None
-        found = sequence_bound(risk, norm, len(weight), target_bound, count, share, **settings)
+        bound = sequence_bound(risk, norm, len(weight), target_bound, count, share, **settings)
     elif len(weight) == 1:
         norm, share = stratified(largest, delta)
         # log₂(1 + e^u) − log₂(1 + e^−u) = u/ln 2: the logistic loss varies half as much as its slope allows.
         spread_of_loss = LOGISTIC_SLOPE * norm * signature_norm_bound(total_variation).value
-        found = binary_bound(risk, norm, count, share, loss_range=spread_of_loss, **settings)
+        bound = binary_bound(risk, norm, count, share, loss_range=spread_of_loss, **settings)
     else:
         norm, share = stratified(joint, delta)
-        found = multiclass_bound(risk, norm, len(weight), count, share, **settings)
-    return make_bound(found.quantity, found.value, {**found.terms, "norm": norm, "delta": share}, assumptions)
+        bound = multiclass_bound(risk, norm, len(weight), count, share, **settings)
+    return make_bound(bound.quantity, bound.value, {**bound.terms, "norm": norm, "delta": share}, assumptions)
 
 
 def _data_assumptions(
@@ -116,7 +116,7 @@ def _data_assumptions(
     readout = getattr(model, "readout", "last")
     # Sequences scaled to L exactly may be longer by a rounding of float32.
     short = longest <= total_variation * (1 + 1e-6)
-    found = [
+    assumptions = [
         Assumption(f"total variation ≤ {total_variation:g} of every sequence", short, longest),
         Assumption("a read-out that is linear in the states, last or mean,", readout in ("last", "mean")),
     ]
@@ -125,10 +125,10 @@ def _data_assumptions(
     if targets.is_floating_point():
         require(target_bound is not None, "expected target_bound, a bound on ‖y‖ chosen in advance", "got none")
         largest = float(targets.double().flatten(2 if data.has_step_targets else 1).norm(dim=-1).max())
-        found.append(Assumption(f"‖y‖ ≤ {target_bound:g}", largest <= float(target_bound or 0), largest))
+        assumptions.append(Assumption(f"‖y‖ ≤ {target_bound:g}", largest <= float(target_bound or 0), largest))
     else:
-        found.append(Assumption("one class per sequence, not one a step,", not data.has_step_targets))
-    return found
+        assumptions.append(Assumption("one class per sequence, not one per step,", not data.has_step_targets))
+    return assumptions
 
 
 def _head(head: Any) -> tuple[Tensor, Tensor]:
@@ -148,13 +148,13 @@ def _risk(model: Any, data: SequenceBatch, classes: bool) -> float:
     was_training = model.training
     model.eval()
     with torch.no_grad():
-        found = model(data.values, data.lengths if ragged else None).double()
+        output = model(data.values, data.lengths if ragged else None).double()
     model.train(was_training)
     targets = data.targets
     assert targets is not None
     if classes:
-        return float(F.cross_entropy(found, targets)) * LOGISTIC_SLOPE
-    squares = (found.reshape(targets.shape) - targets.double()) ** 2
+        return float(F.cross_entropy(output, targets)) * LOGISTIC_SLOPE
+    squares = (output.reshape(targets.shape) - targets.double()) ** 2
     if not data.has_step_targets:
         return float(squares.flatten(1).sum(1).mean())
     each = squares.flatten(2).sum(2).masked_fill(~data.mask, 0.0)

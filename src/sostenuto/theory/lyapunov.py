@@ -130,8 +130,8 @@ def _linearized(
         x = x if level == 0 else x.new_zeros(width)
         h = like.new_zeros(layer.state_size) if state is None else state.to(like)
         try:
-            found = torch.autograd.functional.jacobian(lambda now: layer.vector_field(now, x, layer=level), h)
-            return _matrix(found), False
+            jacobian = torch.autograd.functional.jacobian(lambda now: layer.vector_field(now, x, layer=level), h)
+            return _matrix(jacobian), False
         except InputError:
             if discrete is False:
                 raise

@@ -90,10 +90,10 @@ def memory_along(
             sheared = torch.asinh(step * away / (2 * scale[:, :, n])) * (1 + _MARGIN) + 1e-15
             rates.append((sheared - change[:, :, :, n].amin(0)).nan_to_num(nan=math.inf))
             reach = reach * torch.exp(sheared + change[:, :, :, n].amax(0))
-        found = torch.stack(rates, 2)
-        best = found.sum(2, keepdim=True).argmin(0, keepdim=True)
+        per_step = torch.stack(rates, 2)
+        best = per_step.sum(2, keepdim=True).argmin(0, keepdim=True)
         return TrajectoryMemory(
-            found.gather(0, best.expand(1, *found.shape[1:]))[0],
+            per_step.gather(0, best.expand(1, *per_step.shape[1:]))[0],
             references.gather(0, best.expand(1, *references.shape[1:]))[0],
             radius,
         )
@@ -104,20 +104,20 @@ def _arguments(layer: UnICORNN, input: Tensor, step: Tensor, weight: Tensor) -> 
     bias = layer.weight("bias_ih", 0, False) if layer.bias else 0.0
     drive = input @ layer.weight("weight_ih", 0, False).mT + bias
     y = drive.new_zeros(len(drive), len(step))
-    z, found = torch.zeros_like(y), []
+    z, arguments = torch.zeros_like(y), []
     for n in range(drive.shape[1]):
-        found.append(weight * y + drive[:, n])
-        z = z - step * (torch.tanh(found[-1]) + layer.stiffness * y)
+        arguments.append(weight * y + drive[:, n])
+        z = z - step * (torch.tanh(arguments[-1]) + layer.stiffness * y)
         y = y + step * z
-    return torch.stack(found, 1)
+    return torch.stack(arguments, 1)
 
 
 def _running_mean(curvature: Tensor, middle: Tensor, share: float) -> Float[Tensor, "batch time_and_end unit"]:
     """Follow the curvatures with a running mean; with a share of 0 it stays at the middle."""
-    found = [middle if share == 0 else curvature[:, 0]]
+    means = [middle if share == 0 else curvature[:, 0]]
     for n in range(curvature.shape[1]):
-        found.append(found[-1] + share * (curvature[:, min(n + 1, curvature.shape[1] - 1)] - found[-1]))
-    return torch.stack(found, 1)
+        means.append(means[-1] + share * (curvature[:, min(n + 1, curvature.shape[1] - 1)] - means[-1]))
+    return torch.stack(means, 1)
 
 
 def slow_input_share(

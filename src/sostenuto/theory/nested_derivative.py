@@ -1,4 +1,4 @@
-"""Star products of any smooth field by nested forward derivatives, one nesting a letter."""
+"""Star products of any smooth field by nested forward derivatives, one nesting per letter."""
 
 import warnings
 

@@ -103,16 +103,16 @@ def loss_gradient_bound(
     n = torch.arange(count + 1, dtype=torch.float64)
     positions = [position_bound(layer.step[..., None], stiffness, n) for layer in layers]
     above = (positions[-1][..., 1:] + largest_target) / count
-    found = []
+    gradients = []
     for index in reversed(range(len(layers))):
         layer, reach = layers[index], positions[index]
         weights = _summed_back(layer, stiffness, above)
         inputs = positions[index - 1][..., 1:] if index else torch.tensor(largest_input, dtype=torch.float64)
         below = inputs.expand(*weights.shape[:-2], layer.input_map.shape[-1], count)
         by_map = torch.einsum("...in,...jn->...ij", weights, below)
-        found.append(LayerGradientBound((weights * reach[..., :-1]).sum(-1), by_map, weights.sum(-1)))
+        gradients.append(LayerGradientBound((weights * reach[..., :-1]).sum(-1), by_map, weights.sum(-1)))
         above = layer.input_map.double().abs().mT @ weights
-    return found[::-1]
+    return gradients[::-1]
 
 
 def _summed_back(layer: OscillatorLayer, stiffness: float, above: Tensor) -> Tensor:

@@ -91,7 +91,7 @@ def sequence_bound(
     """Bound the expected squared distance, its mean over the steps, of predicted sequences with ‖y_j‖ ≤ K_y.
 
     With ``norm`` B the largest of the p outputs' norms and G = √p·BR + K_y:
-    R̂ + 2(D² + 2DG) + 4p·BR(BR + K_y)/√n + G²·√(log(1/δ)/(2n)). A single number a sequence is the case of one step.
+    R̂ + 2(D² + 2DG) + 4p·BR(BR + K_y)/√n + G²·√(log(1/δ)/(2n)). A single number per sequence is the case of one step.
     Reference: fermanian2021, theorem 3.
 
     >>> round(sequence_bound(0.1, 0.5, 1, 1.0, 10000, 0.05).value, 4)

@@ -81,10 +81,12 @@ def norms_over_time(
     """
     values = matrix.detach().double().cpu()
     if discrete:
-        found = [torch.linalg.matrix_power(values, int(k)) for k in times]
+        powers = [torch.linalg.matrix_power(values, int(k)) for k in times]
     else:
-        found = [torch.matrix_exp(float(t) * values) for t in times]
-    return torch.tensor([_norm(one) if bool(one.isfinite().all()) else torch.inf for one in found], dtype=torch.float64)
+        powers = [torch.matrix_exp(float(t) * values) for t in times]
+    return torch.tensor(
+        [_norm(one) if bool(one.isfinite().all()) else torch.inf for one in powers], dtype=torch.float64
+    )
 
 
 def _largest(matrix: Tensor, initial: float, discrete: bool, evaluations: int) -> tuple[float, float, float]:

@@ -13,6 +13,9 @@ from sostenuto.data.dataset import BatchTransform
 from sostenuto.data.encoding import Encoding
 from sostenuto.training.batches import BatchSource
 
+_MOST_STEPS = 1 << 22
+"""Steps of a batch, over all of its sequences."""
+
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
@@ -38,10 +41,13 @@ def raw_predictions(
 ) -> torch.Tensor:
     """Run ``model`` over ``data`` in order; outputs ``(n, …)`` on the CPU, per-step ones padded to the longest."""
     model.eval()
+    # Long sequences by the few, so that memory is bounded by the steps of a batch.
+    batch_size = max(1, min(batch_size, _MOST_STEPS // data.values.shape[1]))
     source = BatchSource(data, batch_size, torch.device(device), transform=transform)
     outputs = []
     for batch, _, _ in tqdm(source.batches(), total=len(source), desc="predicting", disable=not progress):
-        output = model(batch.values, batch.lengths if source.is_ragged else None, batch.timespans).float().cpu()
+        lengths = batch.lengths if source.is_ragged and (len(batch) > 1 or batch.is_ragged) else None
+        output = model(batch.values, lengths, batch.timespans).float().cpu()
         outputs.append(output)
     longest = max(output.shape[1] for output in outputs)
     if outputs[0].ndim == 3:

@@ -49,14 +49,14 @@ def rkhs_norms(model: nn.Module, epoch: int) -> dict[str, float]:  # noqa: ARG00
 
 
 def _recurrent_weights(model: nn.Module) -> list[tuple[str, torch.Tensor]]:
-    found = []
+    weights = []
     for path, module in model.named_modules():
         for name in {key.split(".")[-1] for key, _ in module.named_parameters(recurse=False)} | set(
             getattr(module, "parametrizations", {})
         ):
             if name.startswith("weight_hh"):
-                found.append((f"{path}.{name}".lstrip("."), getattr(module, name).detach().float().cpu()))
-    return sorted(found)
+                weights.append((f"{path}.{name}".lstrip("."), getattr(module, name).detach().float().cpu()))
+    return sorted(weights)
 
 
 PROBES: dict[str, Probe] = {

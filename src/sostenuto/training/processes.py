@@ -101,8 +101,8 @@ def _on_cpu(wanted: torch.device | None) -> bool:
 
 def _started_alone(accelerator: Accelerator) -> bool:
     """Whether ``accelerate launch --cpu`` was asked for several processes: then it names a meeting place, and stops."""
-    asked = os.environ.get("ACCELERATE_USE_CPU", "").lower() == "true" and "MASTER_PORT" in os.environ
-    return asked and accelerator.num_processes == 1 and "LOCAL_RANK" not in os.environ
+    wants_cpu = os.environ.get("ACCELERATE_USE_CPU", "").lower() == "true" and "MASTER_PORT" in os.environ
+    return wants_cpu and accelerator.num_processes == 1 and "LOCAL_RANK" not in os.environ
 
 
 @contextmanager
@@ -130,20 +130,20 @@ def environment(device: str = "cpu") -> dict[str, str]:
     >>> sorted(environment())[:2]
     ['accelerate', 'device']
     """
-    found = {
+    versions = {
         "python": platform.python_version(),
         "sostenuto": __version__,
         "system": f"{platform.system()} {platform.machine()}",
     }
     for package in _PACKAGES:
         try:
-            found[package] = version(package)
+            versions[package] = version(package)
         except PackageNotFoundError:
             continue
-    found["torch"] = str(torch.__version__)
+    versions["torch"] = str(torch.__version__)
     is_gpu = device.startswith("cuda") and torch.cuda.is_available()
-    found["device"] = torch.cuda.get_device_name() if is_gpu else f"{device}, {os.cpu_count()} cores"
-    return found
+    versions["device"] = torch.cuda.get_device_name() if is_gpu else f"{device}, {os.cpu_count()} cores"
+    return versions
 
 
 @contextmanager

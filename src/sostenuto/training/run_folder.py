@@ -6,7 +6,6 @@ import hashlib
 import io
 import itertools
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ from sostenuto.data.dataset import SequenceSet
 from sostenuto.data.encoding import Encoding
 from sostenuto.data.files.atomic import write_atomically
 from sostenuto.data.files.cells import plain_text
+from sostenuto.data.files.lock import locked
 from sostenuto.models.base import SequenceModel
 from sostenuto.models.build import build_model
 from sostenuto.training.config import ModelConfig, RunConfig
@@ -78,7 +78,8 @@ def run_folder(path: PathLike, *, overwrite: bool = False, resume: bool = False)
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{folder}: expected a folder that can be made, got {error.strerror}.") from error
-    with _locked(folder):
+    hint = "wait for it or choose another --out"
+    with locked(folder, f"{folder}: expected a run that nobody works on, got one with another fit in it; {hint}"):
         _check_place(folder, overwrite=overwrite, resume=resume)
         aside = folder / _ASIDE
         if not resume:
@@ -106,14 +107,26 @@ def _check_place(folder: Path, *, overwrite: bool, resume: bool) -> None:
 
 
 def _set_aside(folder: Path, aside: Path) -> None:
-    """Move the run away, or drop it where it never stood: then what it was to replace is still aside."""
-    if aside.is_dir():
+    """Move the run away, or drop it where it never stood: then what it was to replace is still aside.
+
+    The config moves last: without it aside, the run was not moved whole, and the rest of it follows.
+    """
+    if (folder / "config.toml").is_file() and not (aside / "config.toml").is_file():
+        aside.mkdir(exist_ok=True)
+        try:
+            _move(folder, aside)
+        except OSError:
+            _move(aside, folder)
+            aside.rmdir()
+            raise
+    elif aside.is_dir():
         _remove(folder)
-    elif (folder / "config.toml").is_file():
-        aside.mkdir()
-        for name in _FILES:
-            if (folder / name).exists():
-                (folder / name).rename(aside / name)
+
+
+def _move(source: Path, target: Path) -> None:
+    for name in _FILES:
+        if (source / name).exists():
+            (source / name).rename(target / name)
 
 
 def _put_back(folder: Path, aside: Path) -> None:
@@ -131,25 +144,6 @@ def _remove(folder: Path) -> None:
     for name in _FILES:
         if name != _CHECKPOINTS:
             (folder / name).unlink(missing_ok=True)
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Hold the folder itself, so that no lock file stays behind; where the system has no `fcntl` nobody is kept out."""
-    with contextlib.ExitStack() as stack:
-        with contextlib.suppress(ModuleNotFoundError):
-            import fcntl
-
-            handle = os.open(folder, os.O_RDONLY)
-            stack.callback(os.close, handle)
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise InputError(
-                    f"{folder}: expected a run that nobody works on, got one with another fit in it; "
-                    "wait for it or choose another --out."
-                ) from error
-        yield
 
 
 def new_folder(data: str, model: str) -> Path:
@@ -283,8 +277,8 @@ def _check_size(encoding: Encoding, config: ModelConfig, tensors: dict[str, Tens
     require(layers <= len(tensors), f"expected at most {len(tensors)} layers of so many weights", f"got {layers}")
     with torch.device("meta"):
         declared = {name: value.shape for name, value in rebuild(encoding, config).state_dict().items()}
-    given = {name: value.shape for name, value in tensors.items()}
-    other = sorted(name for name in declared.keys() | given.keys() if declared.get(name) != given.get(name))
+    shapes = {name: value.shape for name, value in tensors.items()}
+    other = sorted(name for name in declared.keys() | shapes.keys() if declared.get(name) != shapes.get(name))
     require(not other, "expected weights of the declared sizes", f"got others for {shown(other)}")
 
 

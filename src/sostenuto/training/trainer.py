@@ -370,7 +370,7 @@ class Trainer:
 def _penalty(config: TrainingConfig, model: nn.Module) -> Penalty | None:
     if not config.rkhs_penalty:
         return None
-    from sostenuto.training.penalty import RKHSPenalty
+    from sostenuto.training.objective import RKHSPenalty
 
     return RKHSPenalty.of(config, model)
 

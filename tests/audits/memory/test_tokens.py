@@ -42,5 +42,5 @@ def test_answers_at_every_step_are_read_at_the_last():
 def test_bad_input_is_refused():
     with pytest.raises(InputError, match="expected at least one token, got none"):
         token_memory(Sentiment(), [], 10)
-    with pytest.raises(InputError, match="expected 1 names, one a token, got 2"):
+    with pytest.raises(InputError, match="expected 1 names, one per token, got 2"):
         token_memory(Sentiment(), [1], 10, names=["a", "b"])

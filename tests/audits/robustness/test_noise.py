@@ -248,7 +248,7 @@ def test_one_of_our_own_models_and_one_in_bfloat16():
         ({"repeats": 1}, "expected repeats to be a whole number of at least 2, got 1"),
         ({"seed": -1}, "seed"),
         ({"batch_size": 0}, "batch_size"),
-        ({"lengths": [3, 3]}, r"expected 6 lengths, one a sequence, got shape \(2,\)"),
+        ({"lengths": [3, 3]}, r"expected 6 lengths, one per sequence, got shape \(2,\)"),
         ({"lengths": [4] * 6}, "expected lengths from 1 to 3, got 4 to 4"),
         ({"lengths": [0.5] * 6}, "expected whole numbers in lengths, got torch.float64"),
         ({"y": [0, 1]}, r"expected y of shape \(6,\), or \(6, 3\) for a class at every step, got \(2,\)"),

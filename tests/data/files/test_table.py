@@ -293,6 +293,18 @@ def test_days_of_eight_digits_are_dates(tmp_path):
     assert data.timespans is not None
 
 
+def test_days_of_eight_digits_are_dates_in_parquet_too(tmp_path):
+    path = tmp_path / "a.parquet"
+    write_parquet({"time": np.array([20240131, 20240201, 20240202, 20240210]), "x": [1.0, 2.0, 3.0, 4.0]}, path)
+    data = read(path, task="forecast", time="time")
+    np.testing.assert_allclose(data.timespans[0].reshape(-1), [1, 1, 1, 8])
+    assert data.times[0].tolist() == ["20240131", "20240201", "20240202", "20240210"]
+    write_parquet({"time": np.array([20240131, 20240132, 20240133, 20240141]), "x": [1.0, 2.0, 3.0, 4.0]}, path)
+    np.testing.assert_allclose(read(path, task="forecast", time="time").timespans[0].reshape(-1), [1, 1, 1, 8])
+    write_parquet({"time": np.array([20240131, 20240132, 20240133, 20240301]), "x": [1.0, 2.0, 3.0, 4.0]}, path)
+    assert read(path, task="forecast", time="time").time_unit == 1  # no days: numbers
+
+
 def test_centuries_of_nanoseconds_do_not_overflow(tmp_path):
     times = np.array(["1700-01-01", "1900-01-01", "2250-01-01"], dtype="datetime64[ns]")
     write_parquet({"time": times, "x": [1.0, 2.0, 3.0]}, tmp_path / "a.parquet")

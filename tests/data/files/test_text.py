@@ -2,16 +2,19 @@
 
 import gzip
 import os
+import tracemalloc
 import zipfile
-from types import SimpleNamespace
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from sostenuto.checks import FileFormatError, InputError
+from sostenuto.data.config import DataConfig
 from sostenuto.data.download import members
 from sostenuto.data.files import read, read_parts
-from sostenuto.data.files.text import read_bytes, read_lines
+from sostenuto.data.files.text import opened, read_bytes, read_lines
+from sostenuto.data.source import open_dataset, open_for_prediction
 from tests.data.files.malformed import npz, text
 
 TABLE = text("target,0,1", "a,1,2", "b,3,4")
@@ -86,13 +89,54 @@ def test_pipes_and_devices_are_refused(tmp_path):
             read_bytes(path)
 
 
-def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path, monkeypatch):
-    path = tmp_path / "a.csv"
-    path.write_text("a,target\n1,2\n")
-    fstat = os.fstat
-    monkeypatch.setattr(os, "fstat", lambda number: SimpleNamespace(st_size=fstat(number).st_size + 10))
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
+def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path, name):
+    path = tmp_path / name
+    content = b"a,target\n1,2\n"
+    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+
+    def read_while_it_grows():
+        with opened(path) as file:
+            assert file.read() == content
+            with path.open("ab") as more:
+                more.write(b"3,4\n")
+
     with pytest.raises(FileFormatError, match="got one that is being written"):
-        read_bytes(path)
+        read_while_it_grows()
+
+
+@pytest.mark.parametrize("name", ["X.npz", "wide.csv", "long.csv"])
+def test_reading_holds_the_numbers_once_and_no_copy_of_the_file(tmp_path, name):
+    path, rng = tmp_path / name, np.random.default_rng(0)
+    if name == "X.npz":
+        np.savez(path, X=rng.normal(size=(800, 500, 2)), y=np.arange(800) % 2)
+    elif name == "wide.csv":
+        rows = [f"{row % 2}," + ",".join(f"{value:.4f}" for value in rng.normal(size=400)) for row in range(2000)]
+        path.write_text("\n".join(["target," + ",".join(f"s{step}" for step in range(400)), *rows]) + "\n")
+    else:
+        rows = [f"patient{row // 500},{row % 500},{row // 500 % 2},{row % 97}.125,{row % 89}" for row in range(200_000)]
+        path.write_text("\n".join(["series,time,target,x,y", *rows]) + "\n")
+    tracemalloc.start()
+    try:
+        found = read(path)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    numbers = 8 * sum(sequence.size for sequence in found.sequences)
+    # A chunk of text cells on the way to numbers takes some 4 MB; of a long table there are times and an order besides.
+    most = {"X.npz": 1.2 * numbers, "wide.csv": 1.5 * numbers + 6e6, "long.csv": 9 * numbers + 6e6}[name]
+    assert peak < most, (peak, numbers)
+
+
+def test_the_limit_of_packed_files_is_an_option(tmp_path):
+    path = tmp_path / "a.csv.gz"
+    path.write_bytes(gzip.compress(b"target,0\n" + b"a,1\n" * 100 + b"b,2\n" * 100))
+    data = DataConfig(source=str(path), most_unpacked=500)
+    with pytest.raises(FileFormatError, match="expected at most 500 bytes in a packed file"):
+        open_dataset(data)
+    with pytest.raises(FileFormatError, match="pass a larger --most-unpacked, or set SOSTENUTO_MOST_UNPACKED"):
+        open_for_prediction(data, str(path))
+    assert len(open_dataset(replace(data, most_unpacked=5000)).train) == 200
 
 
 def test_packed_files_have_a_limit(tmp_path, monkeypatch):

@@ -140,12 +140,12 @@ def hessian_spectrum(
             products = hessian.size if exact else 60 + probes * (3 + lanczos_steps)
             data, hessian, steps = _affordable(model, data, batch_size, products, max_seconds)
         if steps is not None:
-            exact, found = False, _rough(hessian, top, steps, generator)
+            exact, spectrum = False, _rough(hessian, top, steps, generator)
         else:
-            found = _whole(hessian, top) if exact else _sampled(hessian, top, probes, lanczos_steps, generator)
+            spectrum = _whole(hessian, top) if exact else _sampled(hessian, top, probes, lanczos_steps, generator)
         slope = hessian.gradient()
         gradient = float(np.linalg.norm(slope))
-        promised = _promised(hessian, slope, max(abs(found["top"][0]), abs(found["bottom"])))
+        promised = _promised(hessian, slope, max(abs(spectrum["top"][0]), abs(spectrum["bottom"])))
         surprise = _surprise(hessian, slope, generator)
         descent = promised / max(hessian.loss(), 1e-300) if promised > 0 else 0.0
     device, dtype = place_of(model)
@@ -166,7 +166,7 @@ def hessian_spectrum(
         surprise=surprise,
         converged=steps is None,
         exact=exact,
-        **found,
+        **spectrum,
     )
 
 

@@ -57,9 +57,9 @@ class Hessian:
         """Multiply one vector."""
         if time.perf_counter() > self.deadline:
             raise InputError("expected the Hessian's products to keep to their estimate, got more; allow more time.")
-        given = torch.from_numpy(np.ascontiguousarray(vector)).to(self.parameters[0])
+        tensor = torch.from_numpy(np.ascontiguousarray(vector)).to(self.parameters[0])
         sizes = [parameter.numel() for parameter in self.parameters]
-        parts = [part.view_as(p) for part, p in zip(given.split(sizes), self.parameters, strict=True)]
+        parts = [part.view_as(p) for part, p in zip(tensor.split(sizes), self.parameters, strict=True)]
         total = np.zeros(self.size)
         for rows in self.data.batches(self._batch_size):
             with torch.enable_grad():
@@ -82,13 +82,13 @@ class Hessian:
         operator = whole((self.size, self.size), matvec=self.product, dtype=np.float64)
         tolerance: Any = 1e-4
         try:
-            found: Any = eigsh(operator, k=wanted, which="SA" if least else "LA", v0=start, tol=tolerance)
+            pairs: Any = eigsh(operator, k=wanted, which="SA" if least else "LA", v0=start, tol=tolerance)
         except ArpackNoConvergence as error:
             raise InputError(
                 f"expected the eigenvalues of the Hessian to settle, got none after many products: {self.size} weights "
                 "of a loss that may be flat or not smooth."
             ) from error
-        values, vectors = found
+        values, vectors = pairs
         order = np.argsort(values if least else -values)
         return values[order], vectors[:, order]
 

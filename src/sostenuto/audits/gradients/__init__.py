@@ -1,1 +1,1 @@
-"""Whether gradients survive time: how much they grow or fade from step to step, one method a file."""
+"""Whether gradients survive time: how much they grow or fade from step to step, one method per file."""

@@ -98,7 +98,7 @@ def gradient_flow(
         model: a classifier or regressor with one recurrent layer inside, or stacked ones in one module: of this
             library, of torch, or with a ``step``. One direction only.
         X: sequences of equal length, as for `noise_accuracy`.
-        y: class indices, one a sequence or one a step; or numbers, as for `noise_accuracy`.
+        y: class indices, one per sequence or one per step; or numbers, as for `noise_accuracy`.
         seed: of models that draw numbers.
         batch_size: sequences at once.
 
@@ -127,10 +127,10 @@ def gradient_flow(
             with _stepping(layer) as states:
                 scores = data.scores(model, rows, data.values[rows])
             loss = data.losses(scores, rows).sum()
-            found = torch.autograd.grad(loss, [*states.values(), *weights.values()], materialize_grads=True)
-            by_step = torch.stack([part.detach().double().square().sum(2) for part in found[: len(states)]])
+            gradients = torch.autograd.grad(loss, [*states.values(), *weights.values()], materialize_grads=True)
+            by_step = torch.stack([part.detach().double().square().sum(2) for part in gradients[: len(states)]])
             squares.append(by_step.unflatten(0, (-1, states.components)).sum(1))
-            for name, gradient in zip(weights, found[len(states) :], strict=True):
+            for name, gradient in zip(weights, gradients[len(states) :], strict=True):
                 totals[name] += gradient / len(data.true_targets)
     each = torch.cat(squares, 2)[:-1]  # (step, layer, sequence)
     finite = bool(each.isfinite().all())

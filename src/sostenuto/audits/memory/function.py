@@ -285,7 +285,7 @@ def _improved(
 
 
 def _series(signed: Answers) -> Float[np.ndarray, "lag series"]:
-    """Take the responses that weigh most in the second half of the lags, one a direction and output."""
+    """Take the responses that weigh most in the second half of the lags, one per direction and output."""
     flat = signed.transpose(1, 0, 2).reshape(signed.shape[1], -1)
     late = np.abs(flat[len(flat) // 2 :]).max(0)
     return flat[:, np.argsort(-late, kind="stable")[:MOST_SERIES]]

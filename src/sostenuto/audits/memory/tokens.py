@@ -87,7 +87,7 @@ def token_memory(
     ids = [int(token) for token in tokens]
     require(len(ids) > 0, "expected at least one token", "got none")
     called = [str(token) for token in ids] if names is None else [str(name) for name in names]
-    require(len(called) == len(ids), f"expected {len(ids)} names, one a token", f"got {len(called)}")
+    require(len(called) == len(ids), f"expected {len(ids)} names, one per token", f"got {len(called)}")
     device, dtype = place_of(model)
     with audited(model, seed):
         answers = torch.stack(

@@ -1,1 +1,1 @@
-"""How predictions stand what the input may suffer: noise, loss, shift and attack, one method a file."""
+"""How predictions stand what the input may suffer: noise, loss, shift and attack, one method per file."""

@@ -37,7 +37,6 @@ REPEATS = 8
 """Calls with one input whose answers must not differ."""
 TRIED = 8
 """By what the smallest radius is divided for the step that tries whether gradients tell the truth."""
-ATTACKS = ("pgd", "deepfool", "random-search", "transfer", "best")
 METHODS = {
     "pgd": "Projected gradient ascent on the loss, {steps} steps from {restarts}",
     "deepfool": "DeepFool, at most {steps} steps to the nearest boundary",
@@ -48,6 +47,7 @@ METHODS = {
         "search without gradients and transfer from a network taught the model's answers"
     ),
 }
+ATTACKS = tuple(METHODS)
 MEASURE = {
     "linf": "in any one sample",
     "l2": "over the whole sequence (Euclidean)",
@@ -182,7 +182,7 @@ def adversarial_accuracy(
         else:
             ways = attacker.ways()
             names = [name for name in ways if attack in (name, "best")]
-            require(bool(names), f"expected one answer a sequence for attack={attack!r}", "got one per step")
+            require(bool(names), f"expected one answer per sequence for attack={attack!r}", "got one per step")
             marks = {name: [attacker.left(ways[name], radius) for radius in radii] for name in names}
             if attack == "best":
                 masked = masking(attacker.evidence(radii, marks))

@@ -22,12 +22,12 @@ Sizes = Float[Tensor, " batch"]
 Bounds = tuple[float, float] | tuple[Tensor, Tensor] | None
 """Least and largest value allowed, or those of every sample."""
 Loss = Callable[[Perturbation], Sizes]
-"""From perturbed values to a number a sequence."""
+"""From perturbed values to a number per sequence."""
 Scores = Callable[[Perturbation], Float[Tensor, "batch cls"]]
 
 
 def size(delta: Perturbation, norm: str) -> Sizes:
-    """Measure perturbations, one number a sequence.
+    """Measure perturbations, one number per sequence.
 
     >>> size(torch.tensor([[[3.0, 4.0], [0.0, 1.0]]]), "step-l2")
     tensor([5.])

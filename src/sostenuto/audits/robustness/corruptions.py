@@ -31,7 +31,7 @@ class Corruption(ABC):
 
     @abstractmethod
     def draw(self, shape: tuple[int, ...], generator: np.random.Generator) -> Tensor:
-        """Draw what `apply` needs for values of ``shape`` (batch, time, channel), one number a sample in order."""
+        """Draw what `apply` needs for values of ``shape`` (batch, time, channel), one number per sample in order."""
 
     @abstractmethod
     def apply(self, values: Sequences, drawn: Tensor, level: float, lengths: Lengths) -> Sequences:

@@ -151,7 +151,7 @@ def lyapunov_spectrum(
     size = trace.map.state_size
     columns = size if count is None else count
     check_count("count", columns)
-    require(columns <= size, f"expected at most {size} exponents, one a dimension of the state", f"got {columns}")
+    require(columns <= size, f"expected at most {size} exponents, one per dimension of the state", f"got {columns}")
     long_enough = int(trace.lengths.min())
     require(washout < long_enough, f"expected washout below {long_enough}, the shortest length", f"got {washout}")
     sums, first = _carry(trace, columns, washout, seed, batch_size)

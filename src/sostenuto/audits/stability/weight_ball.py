@@ -1,7 +1,7 @@
 """The ball of weights around a model: every parameter may move by at most β in its spectral norm.
 
 wang2024, Definition 3.4, measures a change of the weights by the largest of |ΔW|₂, |ΔU|₂, |Δb|₂, |Δc|₂: a ball that is
-a product of balls, one a parameter. Vectors are measured by their Euclidean norm, tensors of more axes as matrices.
+a product of balls, one per parameter. Vectors are measured by their Euclidean norm, tensors of more axes as matrices.
 """
 
 from collections.abc import Iterator

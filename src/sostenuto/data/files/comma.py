@@ -1,8 +1,9 @@
 """The ``.csv`` format: comma-separated text with a header line, as RFC 4180 quotes it."""
 
 import csv
-import io
+from array import array
 from collections.abc import Iterator
+from io import TextIOWrapper
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +15,12 @@ from sostenuto.data.files.long import long_set
 from sostenuto.data.files.options import Options
 from sostenuto.data.files.place import Place
 from sostenuto.data.files.table import Columns, Table, choose_columns, text_hint
-from sostenuto.data.files.text import read_text
+from sostenuto.data.files.text import opened_text, read_text
 from sostenuto.data.files.wide import wide_set
 
 _CELLS_AT_ONCE = 1 << 16
+Row = tuple[int, list[str]]
+"""A row and its line."""
 
 
 def read_csv(path: Path, options: Options) -> SequenceSet:
@@ -28,8 +31,15 @@ def read_csv(path: Path, options: Options) -> SequenceSet:
 
 def read_table(path: Path, options: Options) -> Table:
     """Read the cells of a ``.csv`` file, the values as numbers."""
-    rows = _rows(path, read_text(path))
-    line, header = next(rows, (1, [""]))
+    with opened_text(path) as text:
+        return _table(path, _rows(path, text), options)
+
+
+def _table(path: Path, rows: Iterator[Row], options: Options) -> Table:
+    first = next(rows, None)
+    if first is None:
+        read_text(path)  # refuses a file of blanks
+    line, header = first or (1, [""])
     names = tuple(name.strip() for name in header)
     if len(names) == 1 and any(mark in names[0] for mark in ";\t"):
         raise FileFormatError(
@@ -39,12 +49,12 @@ def read_table(path: Path, options: Options) -> Table:
     return _Builder(path, names, columns).build(rows)
 
 
-def _rows(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
+def _rows(path: Path, text: TextIOWrapper) -> Iterator[Row]:
     """Give rows with their lines. Blank lines are no rows, but in a table of one column they are empty cells.
 
     Blank lines at the end of the file are the end of the file.
     """
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    reader = csv.reader(text, strict=True)
     width, blank = 0, []
     while True:
         try:
@@ -66,7 +76,7 @@ def _rows(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
 
 
 class _Builder:
-    """Collects rows, and turns the value cells into numbers many rows at a time."""
+    """Collects rows, and turns the value cells into numbers many rows at a time; equal cells of text are kept once."""
 
     def __init__(self, path: Path, names: tuple[str, ...], columns: Columns) -> None:
         self.path, self.names, self.columns = path, names, columns
@@ -74,11 +84,13 @@ class _Builder:
         self.positions = sorted(
             ((index, name) for index, name in enumerate(names) if name not in columns.values), reverse=True
         )
-        self.lines: list[int] = []
+        self.lines = array("q")
+        self.known: dict[str, str] = {}
         self.pending: list[str] = []
-        self.blocks: list[np.ndarray] = []
+        self.numbers = np.empty((0, len(columns.values)))
+        self.count = 0
 
-    def build(self, rows: Iterator[tuple[int, list[str]]]) -> Table:
+    def build(self, rows: Iterator[Row]) -> Table:
         for line, row in rows:
             if len(row) != len(self.names):
                 self._flush()  # a bad cell further up comes first
@@ -91,7 +103,7 @@ class _Builder:
             for position, name in self.positions:
                 cell = row.pop(position)
                 if name in self.special:
-                    self.special[name].append(cell)
+                    self.special[name].append(self.known.setdefault(cell, cell))
             self.lines.append(line)
             self.pending.extend(row)
             if len(self.pending) >= _CELLS_AT_ONCE:
@@ -99,7 +111,8 @@ class _Builder:
         self._flush()
         if not self.lines:
             raise FileFormatError(self.path, "expected at least one row after the header", "got none", line=1)
-        return Table(Place(self.path, self.lines), self.columns, np.concatenate(self.blocks), self.special)
+        self.numbers.resize((self.count, len(self.columns.values)), refcheck=False)
+        return Table(Place(self.path, self.lines), self.columns, self.numbers, self.special)
 
     def _flush(self) -> None:
         width = len(self.columns.values)
@@ -107,14 +120,17 @@ class _Builder:
             numbers = parse_numbers(self.pending)
         except CellError as error:
             row, column = divmod(error.index, width)
-            done = sum(len(block) for block in self.blocks)
             name = self.columns.values[column]
             raise FileFormatError(
                 self.path,
                 f"{error.expected} in column {name!r}",
                 error.got,
                 text_hint(name, self.columns),
-                line=self.lines[done + row],
+                line=self.lines[self.count + row],
             ) from error
-        self.blocks.append(numbers.reshape(len(self.lines) - sum(map(len, self.blocks)), width))
-        self.pending = []
+        count = len(self.lines)
+        if count > len(self.numbers):
+            # In place where the system can, so that old and new do not stand side by side.
+            self.numbers.resize((count + count // 4, width), refcheck=False)
+        self.numbers[self.count : count] = numbers.reshape(count - self.count, width)
+        self.pending, self.count = [], count

@@ -19,8 +19,9 @@ from sostenuto.data.dataset import SequenceSet
 from sostenuto.data.files.options import Options
 from sostenuto.data.files.place import Place
 from sostenuto.data.files.targets import read_targets, whole_or_real
-from sostenuto.data.files.text import most_unpacked, read_bytes, too_large
+from sostenuto.data.files.text import most_unpacked, opened, read_bytes, too_large
 
+_NPY = b"\x93NUMPY"
 _NAMES = ("X", "y", "lengths", "timespans", "groups")
 _BROKEN = (
     ValueError,
@@ -70,14 +71,23 @@ def read_npz_parts(path: Path, options: Options) -> dict[str, SequenceSet]:
 
 def load_arrays(path: Path) -> dict[str, np.ndarray]:
     """Load the arrays of the format, whole or in parts; others are left alone."""
-    content = read_bytes(path)
-    if not content.startswith(b"PK"):
-        got = "got a single .npy array" if content.startswith(b"\x93NUMPY") else "got other data"
+    # An archive is read from its end on, which a packed file cannot be.
+    if path.name.lower().endswith(".gz"):
+        return _load_arrays(path, io.BytesIO(read_bytes(path)))
+    with opened(path) as file:
+        return _load_arrays(path, file)
+
+
+def _load_arrays(path: Path, file: io.BufferedIOBase) -> dict[str, np.ndarray]:
+    start = file.read(len(_NPY))
+    file.seek(0)
+    if not start.startswith(b"PK"):
+        got = "got a single .npy array" if start == _NPY else "got other data"
         raise FileFormatError(path, "expected an .npz archive", got, "write it with numpy.savez")
     wanted = {name + part for name in _NAMES for part in ("", "_train", "_test")}
     try:
         # numpy warns of headers written by Python 2, which are no fault of the file.
-        with warnings.catch_warnings(), np.load(io.BytesIO(content), allow_pickle=False) as archive:
+        with warnings.catch_warnings(), np.load(file, allow_pickle=False) as archive:
             warnings.simplefilter("ignore")
             if sum(info.file_size for info in archive.zip.infolist()) > most_unpacked():
                 raise too_large(path)
@@ -113,7 +123,7 @@ def _load(path: Path, archive: Any, name: str) -> np.ndarray:
 
 
 def _read_part(path: Path, arrays: dict[str, np.ndarray], part: str, options: Options) -> SequenceSet:
-    values = _values(path, arrays["X" + part], "X" + part, options)
+    values = _values(path, arrays.pop("X" + part), "X" + part, options)
     count, steps = values.shape[:2]
     place = Place(path, unit=f"X{part} row")
     for name in _NAMES[1:]:
@@ -156,7 +166,7 @@ def _values(path: Path, array: np.ndarray, name: str, options: Options) -> np.nd
                 path, f"expected at least one {what} in {name}", f"got none with layout {options.layout!r}"
             )
     warn_of_exchanged_axes(array.shape[1], array.shape[2], options.layout)
-    return array if array.dtype == np.float32 and array.dtype.isnative else array.astype(np.float64)
+    return array if array.dtype == np.float32 and array.dtype.isnative else array.astype(np.float64, copy=False)
 
 
 def _lengths(place: Place, lengths: np.ndarray | None, count: int, steps: int) -> list[int]:
@@ -164,7 +174,7 @@ def _lengths(place: Place, lengths: np.ndarray | None, count: int, steps: int) -
         return [steps] * count
     if lengths.dtype.kind not in "iu" or lengths.ndim != 1:
         raise FileFormatError(
-            place.path, "expected lengths to be one whole number a sequence", f"got {lengths.dtype} {lengths.shape}"
+            place.path, "expected lengths to be one whole number per sequence", f"got {lengths.dtype} {lengths.shape}"
         )
     for index, length in enumerate(lengths.tolist()):
         if not 1 <= length <= steps:

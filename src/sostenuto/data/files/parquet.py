@@ -13,6 +13,7 @@ from sostenuto.data.files.options import Options
 from sostenuto.data.files.place import Place
 from sostenuto.data.files.table import Columns, Table, choose_columns, text_hint
 from sostenuto.data.files.text import read_bytes
+from sostenuto.data.files.times import is_day
 from sostenuto.data.files.wide import wide_set
 
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -121,6 +122,10 @@ def _times(place: Place, columns: Columns, column: Any) -> tuple[np.ndarray | No
         counts = column.cast(arrow.int64()).to_numpy()
         since = counts.astype(np.uint64) - np.uint64(int(counts.min()) % 2**64)
         return since / _PER_SECOND[kind.unit], column.cast(arrow.string()).to_pylist()
+    if kinds.is_integer(kind):
+        cells = [str(cell) for cell in column.to_pylist()]
+        if all(map(is_day, cells)):
+            return None, cells
     times = _numbers(place, str(name), column)
     if np.isnan(times).any():
         raise place.error(int(np.isnan(times).argmax()), f"expected a time in column {name!r}", "got NaN")

@@ -109,17 +109,17 @@ def text_hint(name: str, columns: Columns) -> str:
 
 
 def _roles(names: tuple[str, ...], options: Options, refuse: Refusal) -> dict[str, str | None]:
-    given = {role: name for role in ROLES if (name := getattr(options, role)) is not None}
+    named = {role: name for role in ROLES if (name := getattr(options, role)) is not None}
     listed = [(kind, name) for kind in ("ignore", "categorical") for name in getattr(options, kind)]
-    taken = [*given.values(), *(name for _, name in listed)]
+    taken = [*named.values(), *(name for _, name in listed)]
     if len(set(taken)) < len(taken):
-        raise refuse("expected each column to play one part", f"got {given | dict(listed)}")
+        raise refuse("expected each column to play one part", f"got {named | dict(listed)}")
     # For prediction, ignored columns and the targets may be absent, but not the past of what is forecast.
     optional = () if options.labelled else ("ignore",) if options.task == "forecast" else ("ignore", "target")
-    for role, name in (*given.items(), *listed):
+    for role, name in (*named.items(), *listed):
         if name not in names and role not in optional:
             raise refuse(f"expected a column named {name!r} as {role}={name!r} says", _got(names))
-    chosen = {role: given.get(role, None if role in taken else role) for role in ROLES}
+    chosen = {role: named.get(role, None if role in taken else role) for role in ROLES}
     return {role: name if name in names else None for role, name in chosen.items()}
 
 

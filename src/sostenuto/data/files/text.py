@@ -3,15 +3,21 @@
 import io
 import os
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from gzip import GzipFile
 from pathlib import Path
+from typing import Any
 
-from sostenuto.checks import FileFormatError
+from sostenuto.checks import FileFormatError, require
 from sostenuto.types import PathLike
 
 MOST_UNPACKED = 8 << 30
 """Bytes that a packed file may hold; the environment variable ``SOSTENUTO_MOST_UNPACKED`` names another limit."""
+_LIMIT: ContextVar[int] = ContextVar("most_unpacked", default=0)
 _GZIP_MAGIC = b"\x1f\x8b"
+_AGAIN = "copy or download it again"
 
 
 def check_file(path: PathLike) -> Path:
@@ -26,9 +32,26 @@ def check_file(path: PathLike) -> Path:
     return file
 
 
+@contextmanager
+def unpacking_at_most(limit: int) -> Iterator[None]:
+    """Let packed files hold ``limit`` bytes inside the block; 0 leaves the limit as it is.
+
+    >>> with unpacking_at_most(1000):
+    ...     most_unpacked()
+    1000
+    """
+    token = _LIMIT.set(limit or _LIMIT.get())
+    try:
+        yield
+    finally:
+        _LIMIT.reset(token)
+
+
 def most_unpacked() -> int:
     """Give the limit on the bytes of a packed file."""
-    return int(os.environ.get("SOSTENUTO_MOST_UNPACKED", MOST_UNPACKED))
+    written = os.environ.get("SOSTENUTO_MOST_UNPACKED", str(MOST_UNPACKED))
+    require(written.isdecimal(), "expected SOSTENUTO_MOST_UNPACKED to be a whole number of bytes", f"got {written!r}")
+    return _LIMIT.get() or int(written)
 
 
 def too_large(path: Path) -> FileFormatError:
@@ -37,30 +60,57 @@ def too_large(path: Path) -> FileFormatError:
         path,
         f"expected at most {most_unpacked():,} bytes in a packed file",
         "got more",
-        "set SOSTENUTO_MOST_UNPACKED higher if you trust it",
+        "pass a larger --most-unpacked, or set SOSTENUTO_MOST_UNPACKED, if you trust it",
     )
 
 
-def read_bytes(path: PathLike) -> bytes:
-    """Return the content of a file, unpacked where its name ends in ``.gz``; an empty file is refused."""
+@contextmanager
+def opened(path: PathLike) -> Iterator[io.BufferedReader]:
+    """Open a file to read its content in pieces, unpacked where its name ends in ``.gz``; an empty one is refused.
+
+    At the end of the block a file that grew meanwhile is refused, and what is wrong with the packing is said.
+    """
     file = check_file(path)
+    packed = file.name.lower().endswith(".gz")
     try:
-        with file.open("rb") as opened:
-            content = opened.read()
-            grown = os.fstat(opened.fileno()).st_size != len(content)
+        with file.open("rb") as plain:
+            size = os.fstat(plain.fileno()).st_size
+            start = plain.read(len(_GZIP_MAGIC))
+            plain.seek(0)
+            if not start:
+                raise FileFormatError(file, "expected data", "got an empty file")
+            if start == _GZIP_MAGIC and not packed:
+                raise FileFormatError(file, "expected plain content", "got gzip data", "let the name end in .gz")
+            yield io.BufferedReader(_Unpacked(file, plain)) if packed else plain
+            grown = os.fstat(plain.fileno()).st_size != size
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise FileFormatError(file, "expected a file that can be read", f"the system says {reason!r}") from error
     if grown:
         raise FileFormatError(file, "expected a file that is whole", "got one that is being written", "wait for it")
-    packed = file.name.lower().endswith(".gz")
-    if packed and content:
-        content = _unpacked(file, content)
-    elif content.startswith(_GZIP_MAGIC):
-        raise FileFormatError(file, "expected plain content", "got gzip data", "let the name end in .gz")
+
+
+def read_bytes(path: PathLike) -> bytes:
+    """Return the content of a file, unpacked where its name ends in ``.gz``; an empty file is refused."""
+    with opened(path) as file:
+        content = file.read()
     if not content:
-        raise FileFormatError(file, "expected data", "got an empty file")
+        raise FileFormatError(path, "expected data", "got an empty file")
     return content
+
+
+@contextmanager
+def opened_text(path: PathLike) -> Iterator[io.TextIOWrapper]:
+    """Open a UTF-8 file to read its text in pieces, line ends as they are (a byte order mark is dropped)."""
+    with opened(path) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
+        try:
+            yield text
+        except UnicodeDecodeError:
+            read_text(path)  # says in which line
+            raise
+        finally:
+            text.detach()
 
 
 def read_text(path: PathLike) -> str:
@@ -84,18 +134,30 @@ def read_lines(path: PathLike) -> list[str]:
     return read_text(path).replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
-def _unpacked(path: Path, content: bytes) -> bytes:
-    try:
-        with GzipFile(fileobj=io.BytesIO(content)) as opened:
-            unpacked = opened.read(most_unpacked() + 1)
-        if len(unpacked) > most_unpacked():
-            raise too_large(path)
-        return unpacked
-    except EOFError as error:
-        raise FileFormatError(
-            path, "expected a complete gzip file", "got one that is cut short", "copy or download it again"
-        ) from error
-    except (OSError, zlib.error) as error:
-        raise FileFormatError(
-            path, "expected gzip data as the name says", f"could not unpack it ({error})", "copy or download it again"
-        ) from error
+class _Unpacked(io.RawIOBase):
+    """The content of a gzip file, up to the limit; what is wrong with it is said as `FileFormatError`."""
+
+    def __init__(self, path: Path, packed: io.BufferedReader) -> None:
+        self._path, self._file, self._read = path, GzipFile(fileobj=packed), 0
+
+    def readable(self) -> bool:
+        """Say that it can be read."""
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Unpack as much as fits into ``buffer``."""
+        try:
+            content = self._file.read(len(buffer))
+        except EOFError as error:
+            raise FileFormatError(
+                self._path, "expected a complete gzip file", "got one that is cut short", _AGAIN
+            ) from error
+        except (OSError, zlib.error) as error:
+            raise FileFormatError(
+                self._path, "expected gzip data as the name says", f"could not unpack it ({error})", _AGAIN
+            ) from error
+        self._read += len(content)
+        if self._read > most_unpacked():
+            raise too_large(self._path)
+        buffer[: len(content)] = content
+        return len(content)

@@ -22,7 +22,7 @@ def parse_times(cells: list[str], place: Place) -> Float[np.ndarray, " row"]:
     >>> parse_times(["2024-01-02", "2024-01-03T12:00"], Place(Path("a.csv"))).tolist()
     [1704153600.0, 1704283200.0]
     """
-    first = None if all(map(_is_day, cells)) else as_number(cells[0])
+    first = None if all(map(is_day, cells)) else as_number(cells[0])
     parse, kind = (as_number, "a number") if first is not None else (_date, "an ISO date")
     times = []
     for row, cell in enumerate(cells):
@@ -61,7 +61,12 @@ def timespans(
     return spans, median
 
 
-def _is_day(cell: str) -> bool:
+def is_day(cell: str) -> bool:
+    """Whether a cell is a day written as eight digits, of the years 1800 to 2199.
+
+    >>> is_day("20240131"), is_day("20240132")
+    (True, False)
+    """
     text = cell.strip()
     is_near = len(text) == 8 and text.isascii() and text.isdigit() and 1800 <= int(text[:4]) < 2200
     return is_near and _date(text) is not None

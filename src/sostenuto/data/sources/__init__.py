@@ -1,1 +1,1 @@
-"""Data sets by name, one a file; `sostenuto.data.registry` lists them."""
+"""Data sets by name, one per file; `sostenuto.data.registry` lists them."""

@@ -45,7 +45,7 @@ def load(name: str, places: Places) -> Dataset:
         labels = np.array(CLASSES)[arrays[f"y_{which}"]]
         return pixel_set(steps, labels, highest=255, channel_names=("red", "green", "blue") if pixels else ())
 
-    told = "one pixel a step" if pixels else "one row a step, then noise of its own for each image up to 1000 steps"
+    told = "one pixel a step" if pixels else "one row per step, then noise of its own for each image up to 1000 steps"
     return Dataset(
         name=name,
         train=part("train"),
@@ -97,13 +97,13 @@ def _tiles(path: Path) -> np.ndarray:
 
 def read_binary(path: Path) -> dict[str, np.ndarray]:
     """Read the binary version: records of one label byte and 1024 red, green and blue bytes each. No pickle."""
-    found = {name.name: content for name, content in members(path, lambda name: name.suffix == ".bin")}
+    batches = {name.name: content for name, content in members(path, lambda name: name.suffix == ".bin")}
     names = [f"data_batch_{number}.bin" for number in range(1, 6)]
-    absent = [name for name in (*names, "test_batch.bin") if name not in found]
+    absent = [name for name in (*names, "test_batch.bin") if name not in batches]
     if absent:
         raise FileFormatError(path, "expected six files of images", f"missed {', '.join(absent)}")
-    x_train, y_train = _records(path, (found[name] for name in names))
-    x_test, y_test = _records(path, (found["test_batch.bin"],))
+    x_train, y_train = _records(path, (batches[name] for name in names))
+    x_test, y_test = _records(path, (batches["test_batch.bin"],))
     return {"x_train": x_train, "y_train": y_train, "x_test": x_test, "y_test": y_test}
 
 

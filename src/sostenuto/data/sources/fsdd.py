@@ -62,16 +62,16 @@ def _checked(path: Path, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]
 
 def read_recordings(path: Path) -> dict[str, np.ndarray]:
     """Read ``recordings/DIGIT_SPEAKER_TAKE.wav`` from the archive, sorted by digit, speaker and take."""
-    found: dict[tuple[int, str, int], np.ndarray] = {}
+    recordings: dict[tuple[int, str, int], np.ndarray] = {}
     for name, content in members(path, lambda name: name.suffix == ".wav" and name.parent.name == "recordings"):
-        found[_key(path, name.stem)] = _samples(path, name.name, content)
-    if not found:
+        recordings[_key(path, name.stem)] = _samples(path, name.name, content)
+    if not recordings:
         raise FileFormatError(path, "expected recordings/DIGIT_SPEAKER_TAKE.wav in the archive", "got none")
-    keys = sorted(found)
+    keys = sorted(recordings)
     names = sorted({speaker for _, speaker, _ in keys})
     return {
-        "audio": np.concatenate([found[key] for key in keys]),
-        "offsets": np.cumsum([0, *(len(found[key]) for key in keys)]),
+        "audio": np.concatenate([recordings[key] for key in keys]),
+        "offsets": np.cumsum([0, *(len(recordings[key]) for key in keys)]),
         "label": np.array([digit for digit, _, _ in keys], dtype=np.int8),
         "speaker": np.array([names.index(speaker) for _, speaker, _ in keys], dtype=np.int8),
         "speaker_names": np.array(names),

@@ -16,10 +16,10 @@ FORMS = (("glove100_imdb/glove100_imdb.npz",), ("glove/glove.6B.100d.txt",))
 
 def find_vectors(places: Places, words: tuple[str, ...]) -> Float32[np.ndarray, "word 100"] | None:
     """Give the vectors of ``words`` from the first file found, or None; a word without a vector gets zeros."""
-    found = places.find(FORMS)
-    if found is None:
+    path = places.find(FORMS)
+    if path is None:
         return None
-    table = _from_npz(found[0]) if found[0].suffix == ".npz" else _from_text(found[0], frozenset(words))
+    table = _from_npz(path[0]) if path[0].suffix == ".npz" else _from_text(path[0], frozenset(words))
     vectors = np.zeros((len(words), SIZE), dtype=np.float32)
     for row, word in zip(vectors, words, strict=True):
         if word in table:

@@ -118,15 +118,15 @@ def _review(path: Path, number: int, line: str) -> Review:
 
 def read_archive(path: Path) -> dict[str, list[Review]]:
     """Read ``aclImdb/{train,test}/{neg,pos}/ID_RATING.txt`` from the original archive, sorted by label and id."""
-    found: dict[str, list[tuple[int, int, str]]] = {part: [] for part in _PARTS}
+    texts: dict[str, list[tuple[int, int, str]]] = {part: [] for part in _PARTS}
     for name, content in members(path, _is_review):
         part, label = _FOLDERS["/".join(name.parts[-3:-1])]
         text = content.decode("utf-8", errors="replace")
-        found[part].append((label, int(name.stem.partition("_")[0]), text))
-    for part, rows in found.items():
+        texts[part].append((label, int(name.stem.partition("_")[0]), text))
+    for part, rows in texts.items():
         if not rows:
             raise FileFormatError(path, f"expected reviews in aclImdb/{part}", "got none")
-    return {part: [Review(label, text) for label, _, text in sorted(rows)] for part, rows in found.items()}
+    return {part: [Review(label, text) for label, _, text in sorted(rows)] for part, rows in texts.items()}
 
 
 def _is_review(name: PurePosixPath) -> bool:

@@ -51,16 +51,16 @@ def backtest(
     check_count("folds", folds)
     _, several = read_series(y, covariates, times, future_covariates, forecaster.layout)
     require(not several, "expected one series to backtest", "got several", "backtest one at a time")
-    given = _by_step(y, covariates, times, future_covariates, forecaster.layout)
-    horizon, length = forecaster.horizon, len(given["y"])
+    series = _by_step(y, covariates, times, future_covariates, forecaster.layout)
+    horizon, length = forecaster.horizon, len(series["y"])
     borders = np.linspace(length * _FIRST, length - horizon + 1, folds + 1).astype(int)
     enough = borders[0] > horizon + 1 and borders[-1] - borders[0] >= folds
     require(bool(enough), f"expected at least {2 * (horizon + folds + 2)} steps", f"got {length}", "take fewer folds")
-    trials = [_Fold(forecaster, given, int(begin), season) for begin in borders[:-1]]
+    trials = [_Fold(forecaster, series, int(begin), season) for begin in borders[:-1]]
     for trial, end in zip(trials, borders[1:], strict=True):
         count = min(MOST_ORIGINS, int(end) - trial.begin)
         for origin in np.unique(np.linspace(trial.begin, end - 1, count).astype(int)):
-            trial.forecast(given, int(origin))
+            trial.forecast(series, int(origin))
     unit = np.concatenate([np.stack(trial.unit) for trial in trials])
     inside = np.concatenate([np.stack(trial.inside) for trial in trials])
     names = [name for name in trials[0].errors if name != SEASONAL or any(trial.season for trial in trials)]

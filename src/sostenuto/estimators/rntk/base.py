@@ -155,16 +155,16 @@ def kernel_starts(estimator: Any, bounds: dict[str, tuple[float, float]]) -> lis
     values: dict[str, Any] = {}
     free: dict[str, Any] = {}
     for name in ("num_layers", *SIGMAS):
-        given = getattr(estimator, name)
-        if np.size(given) == 2 and bounds:
-            low, high = grid_axis(name, given, ())
-            require(0 < low < high, f"expected {name} to be two rising numbers above 0", f"got {given!r}")
+        value = getattr(estimator, name)
+        if np.size(value) == 2 and bounds:
+            low, high = grid_axis(name, value, ())
+            require(0 < low < high, f"expected {name} to be two rising numbers above 0", f"got {value!r}")
             free[f"{name}_bounds"] = (low, high)
-        elif given is not None:
+        elif value is not None:
             search = getattr(estimator, "search", "evidence")
             expected = f"expected {name} to be one number with search={search!r}"
-            require(np.ndim(given) == 0, expected, f"got {given!r}")
-            values[name] = grid_axis(name, given, ())[0]
+            require(np.ndim(value) == 0, expected, f"got {value!r}")
+            values[name] = grid_axis(name, value, ())[0]
         elif name in bounds:
             free[f"{name}_bounds"] = bounds[name]
     if not free:

@@ -245,10 +245,10 @@ class RNTKClassifier(ClassifierMixin, KernelEstimator):
         def gram_of(point: dict[str, Any]) -> np.ndarray:
             return self._kernel(point).gram(sequences, sequences)
 
-        found = search_grid(gram_of, axes, costs, indices, folds, progress=bool(self.verbose))
+        best = search_grid(gram_of, axes, costs, indices, folds, progress=bool(self.verbose))
         self.grid_ = {**{name: list(values) for name, values in axes.items()}, "C": list(costs)}
-        self.cv_accuracy_ = found.accuracy
-        points = found.shortlist(seed=self.seed_, every_cost=self.choose == "average")
+        self.cv_accuracy_ = best.accuracy
+        points = best.shortlist(seed=self.seed_, every_cost=self.choose == "average")
         kernels = {tuple(point.values()): self._kernel(point) for point, _ in points}
         return [(kernels[tuple(point.values())], cost) for point, cost in points]
 
@@ -259,8 +259,8 @@ class RNTKClassifier(ClassifierMixin, KernelEstimator):
         if self.search == "grid":
             self.kernel_, self.noise_ = self._most_likely(sequences, centered)
         else:
-            found = maximize_evidence(self._starts(), sequences, centered, climbs=CLIMBS)[0]
-            self.kernel_, self.noise_ = found.kernel, found.noise
+            evidence = maximize_evidence(self._starts(), sequences, centered, climbs=CLIMBS)[0]
+            self.kernel_, self.noise_ = evidence.kernel, evidence.noise
         matrix = gram(self.kernel_, sequences, progress=False)
         _, _, self.weights_, factor = profile_likelihood(matrix, self.noise_, centered)
         self.sequences_ = PackedSequences.pack(sequences)

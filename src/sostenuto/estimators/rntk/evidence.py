@@ -60,8 +60,8 @@ def maximize_evidence(
         best = int(np.argmax(values))
         starts.append((values[best], noises[best], kernel))
     starts.sort(key=lambda start: -start[0])
-    found = [_climb(kernel, noise, sequences, targets, most, likelihood) for _, noise, kernel in starts[:climbs]]
-    return sorted(found, key=lambda each: -each.log_likelihood)
+    climbed = [_climb(kernel, noise, sequences, targets, most, likelihood) for _, noise, kernel in starts[:climbs]]
+    return sorted(climbed, key=lambda each: -each.log_likelihood)
 
 
 def gram_slopes(

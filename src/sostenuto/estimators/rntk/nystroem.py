@@ -88,9 +88,9 @@ class NystroemRNTK(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEsti
         check_count("chunk", self.chunk)
         sequences = self._learn_sequences(X)
         self.kernel_ = kernel_starts(self, {})[0]
-        found = nystroem(self.kernel_, sequences, int(self.n_components), choice=self.choice, seed=self.seed_)
-        self.sequences_ = PackedSequences.pack(found.landmarks)
-        self.whitening_, self.landmark_indices_, self.rank_ = found.whitening, found.indices, found.rank
+        features = nystroem(self.kernel_, sequences, int(self.n_components), choice=self.choice, seed=self.seed_)
+        self.sequences_ = PackedSequences.pack(features.landmarks)
+        self.whitening_, self.landmark_indices_, self.rank_ = features.whitening, features.indices, features.rank
         return self
 
     def transform(self, X: Any) -> Float64[np.ndarray, "n landmark"]:  # noqa: N803

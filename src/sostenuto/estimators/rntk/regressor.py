@@ -156,9 +156,9 @@ class RNTKRegressor(RegressorMixin, KernelEstimator):
         self.best_score_, (self.kernel_, self.alpha_, self.weights_) = best
 
     def _fit_process(self, sequences: list[np.ndarray], targets: np.ndarray) -> None:
-        found = maximize_evidence(kernel_starts(self, EVIDENCE_BOUNDS), sequences, targets, climbs=2)[0]
-        self.kernel_, self.alpha_ = found.kernel, found.noise
-        self.amplitude_, self.log_likelihood_ = found.amplitude, found.log_likelihood
+        best = maximize_evidence(kernel_starts(self, EVIDENCE_BOUNDS), sequences, targets, climbs=2)[0]
+        self.kernel_, self.alpha_ = best.kernel, best.noise
+        self.amplitude_, self.log_likelihood_ = best.amplitude, best.log_likelihood
         matrix = gram(self.kernel_, sequences, progress=False)
         _, _, self.weights_, factor = profile_likelihood(matrix, self.alpha_, targets)
         # S⁻¹ = R Rᵀ with R = L⁻ᵀ, so that the variance is a sum of squares and cannot turn negative by much.

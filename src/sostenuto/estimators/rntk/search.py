@@ -125,13 +125,13 @@ class GridScores:
         scores = np.round(self.accuracy, 12).reshape(-1, len(self.costs))
         best = scores.max(1)
         drawn = np.lexsort((np.random.default_rng(seed).permutation(len(best)), -best))[:most]
-        found = []
+        candidates = []
         for index in drawn[np.lexsort((drawn, -best[drawn]))]:
             place = np.unravel_index(index, self.accuracy.shape[:-1])
             point = {name: values[i] for (name, values), i in zip(self.axes.items(), place, strict=True)}
             rising = [column for column in np.argsort(self.costs) if scores[index, column] == best[index]]
-            found += [(point, self.costs[column]) for column in (rising if every_cost else rising[:1])]
-        return found
+            candidates += [(point, self.costs[column]) for column in (rising if every_cost else rising[:1])]
+        return candidates
 
 
 def accuracies(
@@ -196,7 +196,7 @@ def out_of_fold_scores(
     gram: Float64[np.ndarray, "n n"], classes: Int[np.ndarray, " n"], folds: Fold, cost: float
 ) -> Float64[np.ndarray, "n class"]:
     """Score every sequence by the machine of the folds it is not in; a class such a machine never saw scores lowest."""
-    found = np.zeros((len(classes), int(classes.max()) + 1))
+    votes = np.zeros((len(classes), int(classes.max()) + 1))
     for fold in np.unique(folds):
         train, test = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
         present, labels = np.unique(classes[train], return_inverse=True)
@@ -204,6 +204,6 @@ def out_of_fold_scores(
             continue
         machine = SupportVectors.fit(gram[np.ix_(train, train)], labels, cost)
         scores = machine.scores(gram[np.ix_(test, train[machine.support])])
-        found[test] = scores.min(axis=1, keepdims=True)
-        found[np.ix_(test, present)] = scores
-    return found
+        votes[test] = scores.min(axis=1, keepdims=True)
+        votes[np.ix_(test, present)] = scores
+    return votes

@@ -8,9 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from sostenuto.checks import check_choice, require, shown
 from sostenuto.data.dataset import Dataset
 from sostenuto.data.files.atomic import write_atomically
+from sostenuto.data.parts import divide, training_count
 from sostenuto.data.source import absolute
 from sostenuto.estimators.runs import (
     AUTO,
@@ -26,12 +29,50 @@ from sostenuto.estimators.runs import (
 )
 from sostenuto.nn import LAYERS
 from sostenuto.report.contents.choice import choice_section
+from sostenuto.report.page import render
 from sostenuto.report.section import Section
-from sostenuto.results import Candidate
+from sostenuto.results import Candidate, FitResult
+from sostenuto.training import recipes
 from sostenuto.training.config import DataConfig, RunConfig, overlaid
 from sostenuto.training.probes import PROBES
 from sostenuto.training.processes import main_decides
+from sostenuto.training.run import fit_parts, run
 from sostenuto.training.run_folder import new_folder, open_folder, run_folder
+
+
+def train_compared(
+    names: tuple[str, ...], dataset: Dataset, settings: RunConfig, folder: Path, limit: float, conditions: Conditions
+) -> list[FitResult]:
+    """Train every layer by its recipe on the same parts, into a run folder of its own inside ``folder``.
+
+    There are as many epochs as the recipe asks for, or as few as fit into ``limit`` seconds.
+    """
+    data = replace(settings.data, validation=DataConfig.validation)
+    device, results = conditions.device, []
+    for name in names:
+        chosen = {"model": {"layer": name}, "training": {"seed": settings.training.seed}}
+        config = recipes.run_config(data, dataset.train, training_count(dataset, data), chosen)
+        epochs = min(config.training.epochs, max(1, int(limit / _epoch_seconds(dataset, config, device))))
+        # The schedule of the learning rate is over these epochs.
+        config = replace(config, training=replace(config.training, epochs=epochs))
+        with run_folder(folder / name, overwrite=True) as place:
+            result = run(dataset, config, place, device=device, progress=conditions.progress)
+            if result is not None:
+                write_atomically(place / "report.html", render(result))
+                results.append(result)
+    return results
+
+
+def _epoch_seconds(dataset: Dataset, config: RunConfig, device: str) -> float:
+    """Say how long an epoch takes, from one over a few batches, after one that compiles what has to be."""
+    parts = divide(dataset, config.data, seed=config.training.seed)
+    few = min(len(parts.train), 4 * config.training.batch_size)
+    sample = replace(parts, train=parts.train.take(np.arange(few)), validation=None)
+    short = replace(config, training=replace(config.training, epochs=1))
+    fit_parts(sample, short, device=device, progress=False)
+    seconds = fit_parts(sample, short, device=device, progress=False).progress.seconds
+    return seconds * len(parts.train) / few
+
 
 Audit = Callable[[Path], Sequence[Section]]
 """Audits a run and gives the sections of the page that say what it found."""
@@ -66,9 +107,9 @@ def fit_run(request: FitRequest, *, resume: Path | None = None, audit: Audit | N
         for name in names:
             check_choice(option, name, known)
     plan = _resumed(request, resume) if resume is not None else _planned(request, looks_inside=audit is not None)
-    given = ["probe"] if request.conditions.probes and not plan.model.has_states else []
-    given += ["audit"] if audit is not None and plan.dataset is None else []
-    require(not given, f"expected options that {plan.config.model.layer} has", f"got {shown(given)}")
+    refused = ["probe"] if request.conditions.probes and not plan.model.has_states else []
+    refused += ["audit"] if audit is not None and plan.dataset is None else []
+    require(not refused, f"expected options that {plan.config.model.layer} has", f"got {shown(refused)}")
 
     def enter() -> Path:
         name = Path(plan.config.data.source).stem if plan.dataset is None else plan.dataset.name
@@ -87,13 +128,13 @@ def fit_run(request: FitRequest, *, resume: Path | None = None, audit: Audit | N
 def _resumed(request: FitRequest, folder: Path) -> Plan:
     """Take the run's own settings, and those of the training that were chosen anew."""
     chosen = request.chosen
-    given = [key for name, values in chosen.items() if name != "training" for key in values]
-    given += ["seed"] if "seed" in chosen["training"] else []
-    given += [name for name in ("config", "out", "overwrite") if getattr(request, name)]
+    keys = [key for name, values in chosen.items() if name != "training" for key in values]
+    keys += ["seed"] if "seed" in chosen["training"] else []
+    keys += [name for name in ("config", "out", "overwrite") if getattr(request, name)]
     require(
-        not given,
+        not keys,
         "expected --resume with settings of the training alone, such as --learning-rate",
-        f"got others too ({shown(given)})",
+        f"got others too ({shown(keys)})",
         "start a new run with them",
     )
     _, config = open_folder(folder)
@@ -144,9 +185,9 @@ def _chosen_plan(request: FitRequest, base: RunConfig, chosen: Chosen, data: Dat
         chosen = {**chosen, "model": {**chosen["model"], "layer": NETWORK}}
         model = model_of(NETWORK)
         return Plan(model, model.settings(base, {}, chosen, data, dataset), dataset)
-    asked = model_of("oscillators").settings(base, {}, chosen, data, dataset)
-    seed, device = asked.training.seed, request.conditions.device
-    choice = choose_model(dataset, asked.data, seed=seed, budget=request.budget, device=device)
+    settings = model_of("oscillators").settings(base, {}, chosen, data, dataset)
+    seed, device = settings.training.seed, request.conditions.device
+    choice = choose_model(dataset, settings.data, seed=seed, budget=request.budget, device=device)
     return Plan(model_of(choice.name), choice.config, dataset, choice.candidates)
 
 
@@ -154,7 +195,6 @@ def _compared(request: FitRequest, plan: Plan, fitted: FittedRun) -> list[Sectio
     """Train other networks beside the model where they were asked for, and say so in a section and everywhere else."""
     if not request.compare:
         return []
-    from sostenuto.estimators.runs.compare import train_compared
     from sostenuto.report.contents.compare import comparison_section
 
     require(plan.dataset is not None, "expected sequences with targets for --compare", "got series to forecast")

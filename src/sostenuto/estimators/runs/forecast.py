@@ -264,10 +264,10 @@ def _averaged(results: list[BacktestResult]) -> BacktestResult:
 
 
 def _forecast(forecaster: Forecaster, material: Material) -> Forecast:
-    given = _arguments(material)
+    arguments = _arguments(material)
     shape = (len(material.names), forecaster.horizon, len(material.channels))
-    values = forecaster.predict(**given).reshape(shape)
-    ends = forecaster.predict_interval(**given).reshape(shape[0], 2, *shape[1:])
+    values = forecaster.predict(**arguments).reshape(shape)
+    ends = forecaster.predict_interval(**arguments).reshape(shape[0], 2, *shape[1:])
     times = [
         len(series) + np.arange(forecaster.horizon, dtype=np.float64)
         if material.times is None

@@ -41,12 +41,12 @@ class Network(SequenceRuns):
             "pass timespans='ignore', or choose a model of continuous time such as unicornn",
         )
         model = written.get("model", {}) if layer == base.model.layer else {}
-        asked = {
+        wanted = {
             "model": {name: value for name, value in model.items() if name != "options"} | chosen["model"],
             "options": {**model.get("options", {}), **chosen["options"]},
             "training": {**written.get("training", {}), **chosen["training"]},
         }
-        return recipes.run_config(data, dataset.train, training_count(dataset, data), asked)
+        return recipes.run_config(data, dataset.train, training_count(dataset, data), wanted)
 
     def fit(self, dataset: Dataset | None, config: RunConfig, folder: Path, conditions: Conditions) -> FittedRun | None:
         """Train; checkpoints let a run that was stopped go on."""

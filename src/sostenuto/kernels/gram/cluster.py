@@ -1,5 +1,6 @@
 """Tiles on a cluster: dask.distributed moves the sequences out once and the tiles back."""
 
+import time
 from collections.abc import Generator
 from typing import Any
 
@@ -8,8 +9,12 @@ import numpy as np
 from sostenuto.checks import InputError, MissingExtraError, SostenutoError, require
 from sostenuto.kernels.gram.tiles import Tile, Work, compute_tile
 
-_ROUNDS = 3
+_ROUNDS = 4
 """How often in a row everything may be lost, without one tile gained, before the cluster is called broken."""
+
+
+class _LostError(Exception):
+    """A worker was lost while the sequences were sent."""
 
 
 def connect(address: str) -> Any:
@@ -52,21 +57,33 @@ def computed_on_cluster(work: Work, todo: list[Tile], client: Any) -> Generator[
                 f"a tile ended {error.last_worker} and others before it, most likely for want of memory; "
                 "pass a smaller tile_size or give the workers more."
             ) from error
-        except (distributed.client.FutureCancelledError, distributed.scheduler.NoValidWorkerError) as error:
+        except (
+            _LostError,
+            distributed.comm.CommClosedError,
+            distributed.client.FutureCancelledError,
+            distributed.scheduler.NoValidWorkerError,
+        ) as error:
             lost = 0 if len(left) < before else lost + 1
             if lost >= _ROUNDS:
                 raise SostenutoError(
                     f"the cluster lost the sequences {lost} times in a row; look at its workers."
                 ) from error
+            time.sleep(lost)
 
 
 def _round(
     work: Work, todo: list[Tile], client: Any, distributed: Any
 ) -> Generator[tuple[Tile, np.ndarray], None, None]:
     """Send the sequences, then keep a window of tiles under way until all are back."""
-    client.wait_for_workers(1, timeout="60s")
+    try:
+        client.wait_for_workers(1, timeout="60s")
+    except TimeoutError as error:
+        raise SostenutoError("expected a worker of the cluster, got none for a minute; start one.") from error
     sides = [work.left] if work.right is None else [work.left, work.right]
-    sent = client.scatter(sides, broadcast=True, hash=False)
+    try:
+        sent = client.scatter(sides, broadcast=True, hash=False)
+    except (OSError, KeyError) as error:  # so dask says that a worker went away while it was sent to
+        raise _LostError from error
     left, right = sent[0], (sent[1] if len(sent) > 1 else None)
     window = 2 * max(1, sum(client.nthreads().values()))
     names = {}

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from sostenuto.checks import FileFormatError, InputError, MissingExtraError, require
+from sostenuto.data.files.lock import locked
 from sostenuto.kernels.gram.tiles import Tile, TileGrid
 from sostenuto.types import PathLike
 
@@ -73,20 +74,25 @@ class Store(ABC):
         """Where the matrix is while it is not whole."""
 
     def begin(self) -> None:
-        """Go on where the journal ends, or start anew; what is not this matrix is refused."""
-        if self.journal.exists():
+        """Go on where the journal ends, or start anew; what is not this matrix is refused.
+
+        The journal is begun before the matrix, so that a matrix of which no tile is finished can be made again.
+        """
+        if self.has_journal():
             self._read_journal()
             there = self.path if self.is_complete else self.working_path
-            if not there.exists():
+            if self.finished and not there.exists():
                 raise FileFormatError(
                     self.journal, f"expected the matrix {there} beside it", "got none", "delete the journal"
                 )
+            if not self.finished:
+                self.discard()
+                self.create()
             return
         for path in (self.path, self.working_path):
             require(
                 not path.exists(), f"{path}: expected a new path for the matrix", "got one in use", "choose another"
             )
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         rows, columns = self.grid.shape
         size, free = 8 * rows * columns, shutil.disk_usage(self.path.parent).free
         require(
@@ -95,9 +101,29 @@ class Store(ABC):
             f"got {free:,} on this disk",
             "name a path on another one",
         )
+        self._append([self._header()])
         self.create()
+
+    def has_journal(self) -> bool:
+        """Whether a journal was begun: of one that was cut short in its first line there is no matrix yet."""
+        if not self.journal.exists():
+            return False
+        text = self.journal.read_text(encoding="utf-8", errors="replace")
+        if "\n" in text or not f"{self._header()}\n".startswith(text):
+            return True
+        os.truncate(self.journal, 0)
+        return False
+
+    def _header(self) -> str:
         header = {"format": _FORMAT, "fingerprint": self.fingerprint, "shape": self.grid.shape, "tile": self.grid.size}
-        self._append([json.dumps(header)])
+        return json.dumps(header)
+
+    def discard(self) -> None:
+        """Remove a matrix in which nothing is finished."""
+        if self.working_path.is_dir():
+            shutil.rmtree(self.working_path)
+        else:
+            self.working_path.unlink(missing_ok=True)
 
     def check(self) -> None:
         """Read the finished tiles back; those that are not as they were written are to be computed again."""
@@ -212,7 +238,8 @@ class NpyStore(Store):
             with self.working_path.open("rb+") as file:
                 os.posix_fallocate(file.fileno(), 0, self.working_path.stat().st_size)
         except OSError as error:
-            self.working_path.unlink()
+            self.discard()
+            self.journal.unlink()
             raise InputError(
                 f"{self.path}: expected room for the matrix, got {error.strerror}; name a path on another disk."
             ) from error
@@ -243,7 +270,7 @@ class NpyStore(Store):
 
     def begin(self) -> None:
         """As the base class; a crash between renaming and the last line of the journal left a whole matrix."""
-        if self.journal.exists() and self.path.exists() != self.working_path.exists():
+        if self.has_journal() and self.path.exists() != self.working_path.exists():
             self._read_journal()
             if self.path.exists() and not self.is_complete:
                 self.path.replace(self.working_path)
@@ -327,12 +354,26 @@ def open_store(out: PathLike, grid: TileGrid, fingerprint: str) -> Iterator[Stor
     kinds = {".zarr": ZarrStore, ".npy": NpyStore}
     require(path.suffix in kinds, "expected out to end in .zarr or .npy", f"got {str(out)!r}")
     store = kinds[path.suffix](path, grid, fingerprint)
-    store.begin()
-    store.check()
-    try:
-        yield store
-    finally:
-        store.commit()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    refusal = f"{path}: expected a matrix that nobody works on, got one that another process computes; wait for it"
+    with _begun(store, refusal):
+        store.check()
+        try:
+            yield store
+        finally:
+            store.commit()
+
+
+@contextmanager
+def _begun(store: Store, refusal: str) -> Iterator[None]:
+    """Hold the journal for this process, and begin; a journal that stayed empty goes away again."""
+    with locked(store.journal, refusal):
+        try:
+            store.begin()
+            yield
+        finally:
+            if store.journal.exists() and store.journal.stat().st_size == 0:
+                store.journal.unlink()
 
 
 def _zarr() -> Any:

@@ -1,6 +1,6 @@
 """Proofs that a recurrence forgets its start, from its matrices alone; each says what was checked, or what fails."""
 
-from sostenuto.nn.certificates.certificate import Certificate, fails, over_spans, refused
+from sostenuto.nn.certificates.certificate import Certificate, fails, over_spans, overridden, refused
 from sostenuto.nn.certificates.maps import discrete
 from sostenuto.nn.certificates.memory import (
     LevelDecay,
@@ -15,11 +15,8 @@ from sostenuto.nn.certificates.oscillators import OscillatorGrowth, half_lives, 
 from sostenuto.nn.certificates.sector import lure
 from sostenuto.nn.certificates.settling import settling
 from sostenuto.nn.certificates.spans import over_curve
-from sostenuto.nn.certificates.system import SLOPES
-from sostenuto.nn.certificates.unchanged import overridden
 
 __all__ = [
-    "SLOPES",
     "Certificate",
     "LevelDecay",
     "MemoryCertificate",

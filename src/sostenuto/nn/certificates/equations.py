@@ -49,9 +49,9 @@ def lyapunov_equation(
     shift = np.sqrt(scale * max(least, 1e-8 * scale))
     inverse = np.linalg.inv(shift * np.eye(size) - A)
     turned = inverse @ (shift * np.eye(size) + A)
-    found = stein(turned, 2 * shift * inverse.T @ right @ inverse)
-    if found is None:
+    solution = stein(turned, 2 * shift * inverse.T @ right @ inverse)
+    if solution is None:
         return None
-    rest = A.T @ found + found @ A + right
+    rest = A.T @ solution + solution @ A + right
     finer = stein(turned, 2 * shift * inverse.T @ rest @ inverse)
-    return found if finer is None else found + finer
+    return solution if finer is None else solution + finer

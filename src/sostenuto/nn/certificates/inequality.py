@@ -56,13 +56,13 @@ def form(
             end = sign * 2 * lean
         return np.block([[corner, side], [side.T, end]])
 
-    found = turn * blocks(A, B, C, metric, -1.0, turn * np.diag(multipliers))
+    form = turn * blocks(A, B, C, metric, -1.0, turn * np.diag(multipliers))
     moved, own = np.abs(A) + system.rounding, np.diag(np.abs(multipliers))
     size = blocks(moved, np.abs(B), np.abs(C), np.abs(metric), 1.0, own)
     error = (2 * len(A) + 8) * _EPS * size
     if system.rounding:
         error = error + 2 * (size - blocks(np.abs(A), np.abs(B), np.abs(C), np.abs(metric), 1.0, own))
-    return (found + found.T) / 2, error
+    return (form + form.T) / 2, error
 
 
 def is_negative(matrix: np.ndarray, error: np.ndarray) -> bool:

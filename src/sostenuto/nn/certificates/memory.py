@@ -176,14 +176,14 @@ class MemoryCertificate(Record):
     def _step_matrix(self) -> Float[np.ndarray, "level level"]:
         """Bound |Δ⁺| of all layers by this matrix times |Δ|: a layer's own rate, and what the one below passes on."""
         count = len(self.levels)
-        found = np.zeros((count, count))
+        matrix = np.zeros((count, count))
         for place, level in enumerate(self.levels):
-            found[place, place] = math.exp(-float(level.slowest or 0.0)) * (1 + 1e-14)
+            matrix[place, place] = math.exp(-float(level.slowest or 0.0)) * (1 + 1e-14)
             if place:
                 # The layer below has moved when this one reads it.
                 push = float(level.entering or 0.0) * float(self.levels[place - 1].leaving or 0.0)
-                found[place] += push * found[place - 1]
-        return found
+                matrix[place] += push * matrix[place - 1]
+        return matrix
 
     def _cascaded(self, steps: np.ndarray) -> np.ndarray:
         if self._unknown(start=1.0):
@@ -214,7 +214,7 @@ def remembering(
         said.append("differences that begin in the lowest layer: upper layers do not act on it")
     if spans != (1.0, 1.0):
         said.append(f"time spans from {spans[0]:g} to {spans[1]:g}")
-    found = MemoryCertificate(
+    certificate = MemoryCertificate(
         layers[0],
         None,
         tuple(np.minimum(per_unit, EVER).tolist()),
@@ -226,11 +226,11 @@ def remembering(
         tuple(levels),
         spans,
     )
-    found = replace(found, forgets_at_most=_at_most(found))
+    certificate = replace(certificate, forgets_at_most=_at_most(certificate))
     if spans == (1.0, 1.0):
-        return found
-    least, most = _in_time(found)
-    return replace(found, remembers_time=least, forgets_time=most)
+        return certificate
+    least, most = _in_time(certificate)
+    return replace(certificate, remembers_time=least, forgets_time=most)
 
 
 def inside_blocks(directions: Sequence[MemoryCertificate]) -> MemoryCertificate:
@@ -239,19 +239,19 @@ def inside_blocks(directions: Sequence[MemoryCertificate]) -> MemoryCertificate:
     Of two directions the one that remembers less speaks. What a block passes on is not bounded, so that a stack of
     several is proved to remember by its lowest recurrence, and not to forget.
     """
-    found = min(directions, key=lambda one: one.remembers_at_least)
-    if not found.holds:
-        return found
-    levels = tuple(replace(level, entering=None, leaving=None, reach=None) for level in found.levels)
+    weakest = min(directions, key=lambda one: one.remembers_at_least)
+    if not weakest.holds:
+        return weakest
+    levels = tuple(replace(level, entering=None, leaving=None, reach=None) for level in weakest.levels)
     slowest = [one.forgets_at_most for one in directions]
     known = [steps for steps in slowest if steps is not None]
     alone = len(levels) == 1 and len(known) == len(directions)
     return replace(
-        found,
+        weakest,
         forgets_at_most=max(known) if alone else None,
         per_unit=tuple(unit for one in directions for unit in one.per_unit),
         levels=levels,
-        conditions=(*found.conditions, "the state of the recurrence in a block, which alone keeps the past"),
+        conditions=(*weakest.conditions, "the state of the recurrence in a block, which alone keeps the past"),
     )
 
 

@@ -18,9 +18,9 @@ def search_with_one_multiplier(system: SectorSystem, *, discrete: bool, limit: f
     """Look for the largest rate up to ``limit`` that some P and Λ = λI prove, by bisection; None if none is found."""
     best, low, high, trial = None, 0.0, limit, 0.0
     for _ in range(ROUNDS):
-        found = _proposal(system, trial, discrete=discrete)
-        if found is not None and found.rate > low:
-            best, low = found, found.rate
+        proposal = _proposal(system, trial, discrete=discrete)
+        if proposal is not None and proposal.rate > low:
+            best, low = proposal, proposal.rate
         elif trial == 0:
             return None
         else:

@@ -78,20 +78,20 @@ def inequality_certificate(
         return _norms_alone(floor, "the matrix inequality needs cvxpy: pip install 'sostenuto[certificates]'")
     if size > LARGEST:
         return _large(floor, system, limit, condition, discrete=discrete)
-    found = _by_parts(system, split, discrete=discrete, start=max(start, 0.0), limit=limit)
-    if found is None or found.rate <= (floor.rate or 0.0):
+    solution = _by_parts(system, split, discrete=discrete, start=max(start, 0.0), limit=limit)
+    if solution is None or solution.rate <= (floor.rate or 0.0):
         if floor.holds:
             return floor
         why = "the solver finds no pair that passes the check"
         return Certificate(floor.kind, False, "matrix inequality", condition, reason=fails(condition, why))
-    return _solved(floor.kind, "matrix inequality", condition, found)
+    return _solved(floor.kind, "matrix inequality", condition, solution)
 
 
 def _by_parts(
     system: SectorSystem, split: list[Part], *, discrete: bool, start: float, limit: float
 ) -> Solution | None:
     """Search in every part alone, in balanced units, and check what they give together in the units of the whole."""
-    found = []
+    solutions = []
     for part in split:
         own = part.system
         if own.is_linear:
@@ -102,10 +102,10 @@ def _by_parts(
             solution = solution or (search(own, discrete=discrete, start=0.0, limit=limit) if start else None)
         if solution is None:
             return None
-        found.append(solution)
-    rate = min(solution.rate for solution in found)
+        solutions.append(solution)
+    rate = min(solution.rate for solution in solutions)
     for share in (0.0, 1e-9, 1e-6, 1e-3):
-        whole = joined(system, split, found, rate * (1 - share))
+        whole = joined(system, split, solutions, rate * (1 - share))
         if verified(system, whole, discrete=discrete):
             return whole
     return None
@@ -114,9 +114,9 @@ def _by_parts(
 def linear_certificate(kind: str, system: SectorSystem, limit: float, *, discrete: bool) -> Certificate:
     """Prove a rate just below the slowest eigenvalue's by a solution of Lyapunov's equation."""
     condition = "FᵀPF ≺ e^{−2r}P for some P ≻ 0" if discrete else "AᵀP + PA + 2rP ≺ 0 for some P ≻ 0"
-    found = _linear(system, limit, discrete=discrete)
-    if found is not None:
-        return _solved(kind, "linear", condition, replace(found, multipliers=np.ones(0)))
+    solution = _linear(system, limit, discrete=discrete)
+    if solution is not None:
+        return _solved(kind, "linear", condition, replace(solution, multipliers=np.ones(0)))
     why = f"rounding hides the decay of {limit:.3g}"
     return Certificate(kind, False, "linear", condition, reason=fails(condition, why))
 
@@ -140,10 +140,10 @@ def _linear(system: SectorSystem, limit: float, *, discrete: bool) -> Solution |
 
 def _large(floor: Certificate, system: SectorSystem, limit: float, condition: str, *, discrete: bool) -> Certificate:
     """Try one multiplier for all units, by a Riccati equation, where the semidefinite program would take too long."""
-    found = search_with_one_multiplier(system, discrete=discrete, limit=limit)
+    solution = search_with_one_multiplier(system, discrete=discrete, limit=limit)
     why = f"Λ = λI, as there are more than {LARGEST} states and units"
-    if found is not None and found.rate > (floor.rate or 0.0):
-        return _solved(floor.kind, "riccati equation", f"{condition}; {why}", found)
+    if solution is not None and solution.rate > (floor.rate or 0.0):
+        return _solved(floor.kind, "riccati equation", f"{condition}; {why}", solution)
     if floor.holds:
         return floor
     return replace(floor, test="riccati equation", reason=f"{floor.reason}; nor is there a pair with {why}")

@@ -49,10 +49,10 @@ def _proposal(
     system: SectorSystem, program: "_Program", rate: float, *, discrete: bool, lower: bool
 ) -> Solution | None:
     """Ask the solver at ``rate`` and return what its answer proves by itself, a little inside the best rate."""
-    answer = program.solve(rate)
-    if answer is None or not (answer[1] > 0).all():
+    solution = program.solve(rate)
+    if solution is None or not (solution[1] > 0).all():
         return None
-    return proved(system, *answer, discrete=discrete, lower=lower)
+    return proved(system, *solution, discrete=discrete, lower=lower)
 
 
 class _Program:

@@ -6,17 +6,11 @@ from torch import Tensor
 
 from sostenuto.checks import check_choice, check_positive, require
 from sostenuto.nn.certificates.certificate import Certificate, fails
-from sostenuto.nn.certificates.system import SLOPES, matrix
+from sostenuto.nn.certificates.system import matrix
+from sostenuto.ops.activation import SLOPES, TABLE
 
 CONTINUOUS = "λ_max(W + Wᵀ) < 0"
 DISCRETE = "λ_max(W + Wᵀ + sε WᵀW) < 0"
-_CLAIMS = {
-    "tanh": "states converge to the one point of rest −W⁻¹z",
-    "hardtanh": "states converge to the one point of rest −W⁻¹z",
-    "relu": "the velocity decays at the rate and states converge",
-    "identity": "states converge to the one point of rest −W⁻¹z at the rate",
-    "logistic": "the velocity decays to zero; states may drift ever more slowly",
-}
 
 
 def settling(
@@ -39,7 +33,7 @@ def settling(
 
     Args:
         W: the recurrent matrix, ``(state, state)``.
-        activation: ``"tanh"``, ``"hardtanh"``, ``"relu"``, ``"logistic"`` or ``"identity"``.
+        activation: a name in `ops.activation.SLOPES`.
         step_size: ε of Euler's method, the largest where steps differ; without it the differential equation is tested.
         shortest: the least ε where steps differ: the largest decides for all of them, and the rate is the least one's.
 
@@ -64,12 +58,12 @@ def settling(
         return Certificate(
             "settling", False, "norm", condition, reason=fails(condition, largest), scope="constant input"
         )
-    rate = _rate(-(largest + slack) / 2, shortest or step_size) if activation in ("relu", "identity") else None
+    rate = _rate(-(largest + slack) / 2, shortest or step_size) if TABLE[activation].has_rate else None
     return Certificate(
         "settling",
         True,
         "norm",
-        f"{condition}: {_CLAIMS[activation]}",
+        f"{condition}: {TABLE[activation].settles}",
         rate=rate,
         scope="constant input",
     )

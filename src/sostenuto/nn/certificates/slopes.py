@@ -30,8 +30,8 @@ def decay_limit(system: SectorSystem) -> float:
     1.386
     """
     units = system.input.shape[1]
-    found = max(-_climb(system, np.full(units, share * system.slope), True, inward=True) for share in (0.0, 0.5, 1.0))
-    return np.inf if found > 30 else found
+    worst = max(-_climb(system, np.full(units, share * system.slope), True, inward=True) for share in (0.0, 0.5, 1.0))
+    return np.inf if worst > 30 else worst
 
 
 def _climb(system: SectorSystem, slopes: np.ndarray, discrete: bool, *, inward: bool = False) -> float:

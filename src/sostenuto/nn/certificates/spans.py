@@ -96,11 +96,11 @@ class SpanCurve:
     def _rate(self, span: float, metric: Metric, multipliers: np.ndarray, *, lower: bool) -> float | None:
         """Prove one span's rate with multipliers that grow like the step."""
         system = self.at(span)
-        found = [
+        proofs = [
             proved(system, metric, multipliers * span * factor, discrete=True, lower=lower)
             for factor in ((0.5, 1.0, 2.0) if multipliers.any() else (1.0,))
         ]
-        rates = [one.rate for one in found if one is not None]
+        rates = [one.rate for one in proofs if one is not None]
         return (min(rates) if lower else max(rates)) if rates else None
 
     def _bound(self, order: int, low: float, high: float, metric: Metric) -> float:
@@ -119,18 +119,18 @@ def over_curve(curve: SpanCurve, prove: Callable[[float], Certificate]) -> Certi
     """Find one norm that proves a rate in every span: that of the shortest, where decay is least, or of the longest."""
     best = None
     for span in curve.spans:
-        found = prove(span)
-        if not found.holds:
+        proof = prove(span)
+        if not proof.holds:
             return None
         system = curve.at(span)
-        metric, multipliers = np.array(found.metric), np.array(found.multipliers)
-        if not found.metric:
+        metric, multipliers = np.array(proof.metric), np.array(proof.multipliers)
+        if not proof.metric:
             metric, lean = np.eye(len(system.linear)), system.slope * np.linalg.norm(system.output, 2)
             multipliers = np.full(system.input.shape[1], np.linalg.norm(system.input, 2) / max(lean, 1e-300))
         rate = curve.slowest(metric, multipliers / span)
         if rate is not None and (best is None or rate > (best.rate or 0.0)):
-            best = replace(found, rate=rate)
-        if best is not None and (best.rate or 0.0) >= _NEAR * (found.rate or 0.0):
+            best = replace(proof, rate=rate)
+        if best is not None and (best.rate or 0.0) >= _NEAR * (proof.rate or 0.0):
             break
     return best
 

@@ -7,18 +7,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sostenuto.checks import check_choice, require
+from sostenuto.ops.activation import SLOPES
 
 Slope = float | int | tuple[float, float] | str
 """The activation's name, the least and largest slope (0 and the number if there is one)."""
-
-SLOPES = {
-    "tanh": (0.0, 1.0),
-    "relu": (0.0, 1.0),
-    "hardtanh": (0.0, 1.0),
-    "logistic": (0.0, 0.25),
-    "identity": (1.0, 1.0),
-}
-"""Least and largest slope of each activation."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +90,6 @@ def slope_range(slope: Slope) -> tuple[float, float]:
 def matrix(name: str, values: Tensor) -> np.ndarray:
     """Read a matrix of finite numbers as float64."""
     require(values.ndim == 2, f"expected {name} to be a matrix", f"got {values.ndim} axes")
-    found = values.detach().double().cpu().numpy()
-    require(bool(np.isfinite(found).all()), f"expected finite numbers in {name}", "got NaN or infinity")
-    return found
+    array = values.detach().double().cpu().numpy()
+    require(bool(np.isfinite(array).all()), f"expected finite numbers in {name}", "got NaN or infinity")
+    return array

@@ -171,9 +171,9 @@ def _even_norms(system: SectorSystem, *, growing: bool = False) -> list[np.ndarr
     center = system.at(np.full(system.input.shape[1], system.slope / 2))
     sizes = np.abs(np.linalg.eigvals(center))
     edge = float(sizes.max() if growing else sizes.min())
-    found = [eye]
+    candidates = [eye]
     if edge == 0 or np.linalg.cond(center) > 1e12:
-        return found
+        return candidates
     decay = max(abs(np.log(edge)), 1e-6)
     for share in (0.03, 0.3) if not system.is_linear else (1e-9, 1e-6, 1e-3, 0.1):
         if growing:
@@ -181,8 +181,8 @@ def _even_norms(system: SectorSystem, *, growing: bool = False) -> list[np.ndarr
         else:
             metric = stein(np.linalg.inv(center) * edge * np.exp(-share * decay), eye)
         if metric is not None:
-            found.append(metric)
-    return found
+            candidates.append(metric)
+    return candidates
 
 
 def _multipliers(system: SectorSystem, metric: np.ndarray) -> np.ndarray:

@@ -31,12 +31,12 @@ def parts(system: SectorSystem) -> list[Part]:
     count = len(system.linear)
     links = np.block([[system.linear, system.input], [system.output, np.zeros((system.input.shape[1],) * 2)]]) != 0
     group = _connected(links | links.T)
-    found = []
+    parts = []
     for label in dict.fromkeys(group[:count].tolist()):
         inside = np.flatnonzero(group == label)
         states, units = inside[inside < count], inside[inside >= count] - count
-        found.append(_balanced(system, states, units))
-    return found
+        parts.append(_balanced(system, states, units))
+    return parts
 
 
 def joined(system: SectorSystem, split: list[Part], solutions: list[Solution], rate: float) -> Solution:

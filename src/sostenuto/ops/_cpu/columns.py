@@ -91,21 +91,23 @@ def copy_row(target, source):
 
 
 @no_type_check
-@njit(**OPTIONS)
-def tile_of(states, low, high, place):
-    """Copy the states of a tile, one row for each layer."""
-    L, H = states.shape[0], states.shape[2]
-    tile = empty(states, L, (high - low) * H, place)
-    for layer in range(L):
-        for r in range(low, high):
-            copy_row(tile[layer, (r - low) * H :], states[layer, r])
-    return tile
+@procedure
+def load_tile(tile, states, low, high):
+    """Copy the states of some batch rows into a tile, one row for each layer; where there are none, they are 0."""
+    H = tile.shape[1] // (high - low)
+    for layer in range(len(tile)):
+        for r in range(high - low):
+            row = tile[layer, r * H : (r + 1) * H]
+            if len(states) > 0:
+                copy_row(row, states[layer, low + r])
+            else:
+                row[:] = 0
 
 
 @no_type_check
 @procedure
 def store_tile(tile, states, low, high):
-    """Copy what `tile_of` gave back to the states of a tile."""
+    """Copy what `load_tile` took back to the states of a tile."""
     H = states.shape[2]
     for layer in range(len(states)):
         for r in range(low, high):
@@ -113,12 +115,10 @@ def store_tile(tile, states, low, high):
 
 
 @no_type_check
-@njit(**OPTIONS)
-def repeated_rows(vectors, R, place):
-    """Repeat a vector of each layer for every row of a tile."""
+@procedure
+def repeat_rows(rows, vectors, R):
+    """Repeat a vector of each layer for every one of the ``R`` rows of a tile."""
     L, H = vectors.shape
-    result = empty(vectors, L, R * H, place)
     for layer in range(L):
         for r in range(R):
-            copy_row(result[layer, r * H :], vectors[layer])
-    return result
+            copy_row(rows[layer, r * H : (r + 1) * H], vectors[layer])

@@ -32,9 +32,24 @@ _WORD = ir.IntType(64)
 
 def pack(matrix: Float[Tensor, "K N"]) -> Any:
     """Lay the right factor of a product out in panels, as one flat array; columns are filled up to whole vectors."""
-    packed = torch.zeros(matrix.shape[0] * padded(matrix.shape[1], matrix.dtype), dtype=matrix.dtype).numpy()
+    packed = torch.empty(matrix.shape[0] * padded(matrix.shape[1], matrix.dtype), dtype=matrix.dtype).numpy()
     pack_into(matrix.detach().numpy(), packed)
     return packed
+
+
+def pack_into(matrix: Any, packed: Any) -> None:
+    """Lay a right factor out in panels in the flat array ``packed``."""
+    depth, columns = matrix.shape
+    panel = VECTORS * VECTOR_BYTES // packed.itemsize
+    count = columns // panel
+    full = count * panel
+    if full > 0:
+        panels = packed[: depth * full].reshape(count, depth, panel)
+        panels[:] = matrix[:, :full].reshape(depth, count, panel).swapaxes(0, 1)
+    if full < columns:
+        last = packed[depth * full :].reshape(depth, -1)
+        last[:, : columns - full] = matrix[:, full:]
+        last[:, columns - full :] = 0
 
 
 def padded(columns: int, dtype: torch.dtype) -> int:
@@ -53,52 +68,6 @@ def whole_vectors(columns, like):
     """Count the numbers of whole vectors that hold ``columns``."""
     lanes = VECTOR_BYTES // like.itemsize
     return -(-columns // lanes) * lanes
-
-
-@no_type_check
-@njit(**OPTIONS)
-def pack_into(matrix, packed):
-    """Lay a right factor out in panels; ``packed`` must begin as zeros."""
-    _fill_panels(matrix, packed)
-
-
-@no_type_check
-@procedure
-def _fill_panels(matrix, packed):
-    depth, columns = matrix.shape
-    lanes = VECTOR_BYTES // packed.itemsize
-    panel, at, low = VECTORS * lanes, 0, 0
-    while low < columns:
-        width = min(panel, -(-(columns - low) // lanes) * lanes)
-        high = min(low + width, columns)
-        for k in range(depth):
-            row, target = matrix[k, low:high], packed[at + k * width : at + (k + 1) * width]
-            for c in range(high - low):
-                target[c] = row[c]
-        at += depth * width
-        low += width
-
-
-@no_type_check
-@procedure
-def pack_layers(flat, channels, H, into, into_at, back, back_at):
-    """Pack the matrices V of all layers, which ``flat`` begins with, for the forward pass and, where asked, back."""
-    low = 0
-    for layer in range(len(into_at) - 1):
-        depth = channels if layer == 0 else H
-        matrix = flat[low : low + H * depth].reshape(H, depth)
-        _pack(matrix.T, into[into_at[layer] : into_at[layer + 1]])
-        if len(back_at) > 1 and back_at[layer + 1] > back_at[layer]:
-            _pack(matrix, back[back_at[layer] : back_at[layer + 1]])
-        low += H * depth
-
-
-@no_type_check
-@procedure
-def _pack(matrix, packed):
-    if packed.size > matrix.size:
-        packed[:] = 0  # what fills rows up to whole vectors
-    _fill_panels(matrix, packed)
 
 
 @no_type_check

@@ -49,8 +49,8 @@ def tanh_with_slope(typing_context, x):  # noqa: ARG001
     """Compute the hyperbolic tangent of a float and its derivative; only compiled code can call it."""
 
     def generate(context, builder, signature, arguments):
-        found = tanh_with_slope_of_vectors(builder, arguments, arguments[0].type, x.bitwidth // 8)
-        return context.make_tuple(builder, signature.return_type, [part for (part,) in found])
+        result = tanh_with_slope_of_vectors(builder, arguments, arguments[0].type, x.bitwidth // 8)
+        return context.make_tuple(builder, signature.return_type, [part for (part,) in result])
 
     return (types.UniTuple(x, 2)(x), generate) if x in types.real_domain else None
 
@@ -70,9 +70,9 @@ def tanh_with_slope_of_vectors(builder, values, kind, size):
     one, two = _each(1.0, kind), _each(2.0, kind)
     grown = grown_by_half(builder, values, kind, size)
     rest = [builder.fdiv(one, builder.fadd(m, one)) for m in grown]
-    found = [builder.fmul(m, d) for m, d in zip(grown, rest, strict=True)]
+    ratios = [builder.fmul(m, d) for m, d in zip(grown, rest, strict=True)]
     slopes = [builder.fmul(d, builder.fsub(two, d)) for d in rest]
-    return _signed(builder, found, values, kind, size), slopes
+    return _signed(builder, ratios, values, kind, size), slopes
 
 
 @no_type_check

@@ -75,8 +75,8 @@ class Lanes:
 
     def tanh(self) -> tuple["Lanes", "Lanes"]:
         """Give the hyperbolic tangent and its derivative."""
-        found = tanh_with_slope_of_vectors(self.builder, [self.value], self.value.type, self.size)
-        return Lanes(self.builder, found[0][0], self.size), Lanes(self.builder, found[1][0], self.size)
+        result = tanh_with_slope_of_vectors(self.builder, [self.value], self.value.type, self.size)
+        return Lanes(self.builder, result[0][0], self.size), Lanes(self.builder, result[1][0], self.size)
 
     def _made(self, operation: Any, left: "Lanes", right: "Lanes") -> "Lanes":
         return Lanes(self.builder, operation(left.value, right.value, flags=_FUSED), self.size)

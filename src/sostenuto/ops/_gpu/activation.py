@@ -22,10 +22,12 @@ def activate(b_a, b_bend, CODE: tl.constexpr):
         b_u = 0.5 + 0.5 * tanh(0.5 * b_a, 0.5 * b_a * TWO_LOG2E)
     elif CODE == 4:
         b_u = b_a
-    else:
+    elif CODE == 5:
         b_size = tl.abs(b_a) + b_bend
         b_size = tl.where((b_size < 0.0) | (b_a == 0.0), 0.0, b_size)
         b_u = tl.where(b_a < 0.0, -b_size, b_size)
+    else:
+        tl.static_assert(False, "an activation without a formula for Triton")
     return b_u
 
 
@@ -41,6 +43,8 @@ def slope(b_u, CODE: tl.constexpr):
         b_s = b_u * (1.0 - b_u)
     elif CODE == 4:
         b_s = tl.zeros_like(b_u) + 1.0
-    else:
+    elif CODE == 1 or CODE == 5:
         b_s = tl.where(b_u == 0.0, 0.0, 1.0)
+    else:
+        tl.static_assert(False, "an activation without a slope for Triton")
     return b_s

@@ -5,11 +5,11 @@ from torch import Tensor
 
 from sostenuto.ops.backend import choose_backend
 from sostenuto.ops.damped.autograd import scan
-from sostenuto.ops.damped.coefficients import held_coefficients
+from sostenuto.ops.damped.coefficients import held_coefficients, learned_coefficients
 from sostenuto.ops.damped.reference import damped_scan_reference
 from sostenuto.ops.dispatch import needs_reference
 
-__all__ = ["BACKENDS", "damped_scan", "held_coefficients"]
+__all__ = ["BACKENDS", "damped_scan", "held_coefficients", "learned_coefficients"]
 
 BACKENDS = ("auto", "reference", "cpu", "gpu")
 

@@ -36,6 +36,29 @@ def held_coefficients(
     return held_coefficients_reference(decay, frequency, scale, spans)
 
 
+def learned_coefficients(logs: Float[Tensor, " S"], added: float = 0.0) -> Coefficients:
+    """Give a and b of a unit step from the logarithms that a layer learns, those of the decays γ first, S = 2H.
+
+    γ = 1/(e^{−ν} + added) and ω = e^θ; b has the scale √(1 − e^{−2γ}), so that white noise keeps its size. On a GPU it
+    is one kernel each way, in float64 inside.
+
+    >>> power, gain = learned_coefficients(torch.tensor([0.0, 0.0]))
+    >>> power.shape, round(float(power.square().sum()), 4)
+    (torch.Size([2, 1, 1, 1]), 0.1353)
+    """
+    eager = runs_eagerly(logs) and not needs_reference(logs)
+    if eager and choose_backend("auto", logs, built=("gpu",)) == "gpu":
+        return _Learned.apply(logs, added)  # pyright: ignore[reportReturnType]
+    return _learned_from_parts(logs, added)
+
+
+def _learned_from_parts(logs: Float[Tensor, " S"], added: float) -> Coefficients:
+    """Compute decay, frequency and scale one by one."""
+    H = len(logs) // 2
+    decay = torch.exp(logs[:H]) if added == 0 else 1 / (torch.exp(-logs[:H]) + added)
+    return held_coefficients(decay, torch.exp(logs[H:]), None, torch.sqrt(-torch.expm1(-2 * decay)))
+
+
 def held_coefficients_reference(
     decay: Float[Tensor, " H"],
     frequency: Float[Tensor, " H"],
@@ -57,8 +80,8 @@ def held_coefficients_reference(
     return torch.stack([real, imaginary]), torch.stack([held_real, held_imaginary])
 
 
-def _kernels() -> Any:
-    return importlib.import_module("sostenuto.ops.damped.cpu")
+def _kernels(backend: str = "cpu") -> Any:
+    return importlib.import_module(f"sostenuto.ops.damped.{backend}")
 
 
 class _Held(torch.autograd.Function):
@@ -81,3 +104,25 @@ class _Held(torch.autograd.Function):
         arriving = [inputs[0].new_zeros(()).expand(shape) if part is None else part for part in gradients]
         results = run_adjoint(lambda *parts: _kernels().coefficients_backward(*inputs, *parts), *arriving)
         return *results[:3], results[3] if inputs[3] is not None else None
+
+
+class _Learned(torch.autograd.Function):
+    """The coefficients from what is learned, on a GPU; a gradient that is differentiated again is the parts'."""
+
+    @staticmethod
+    def forward(ctx: Any, logs: Tensor, added: float) -> Any:
+        """Run the kernel and save what the backward pass needs."""
+        ctx.save_for_backward(logs)
+        ctx.added = added
+        return _kernels("gpu").coefficients(logs, added)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        """Run the adjoint."""
+        (logs,) = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            return *recorded_gradients(_learned_from_parts(logs, ctx.added), (logs,), gradients), None
+        results = run_adjoint(
+            lambda *parts: [_kernels("gpu").coefficients_backward(logs, ctx.added, *parts)], *gradients
+        )
+        return results[0], None

@@ -11,8 +11,10 @@ from sostenuto.ops.dispatch import needs_reference, runs_eagerly
 
 LEAST_ROWS = 64
 """Steps times sequences below which the parts run one by one: to lay out the weights takes longer."""
+WIDEST = 1024
+"""Most units whose row a program of the GPU holds whole."""
 
-__all__ = ["LEAST_ROWS", "BlockWeights", "damped_block", "mixed"]
+__all__ = ["LEAST_ROWS", "WIDEST", "BlockWeights", "damped_block", "mixed"]
 
 
 def damped_block(
@@ -26,14 +28,15 @@ def damped_block(
     """Run one block over all time: inputs + GLU(M GELU(p ⊙ scan(V norm(inputs) + b) + q ⊙ norm(inputs)) + m).
 
     The scan is `damped_scan`'s; `sostenuto.nn.Stack` writes the block out. Every tensor but ``lengths`` is
-    differentiable. A GPU, few rows, a compiler and lower precision run the parts one by one.
+    differentiable. Few rows, a compiler and lower precision run the parts one by one; on a GPU so do coefficients that
+    vary over time, and more than `WIDEST` units.
 
     Args:
         inputs: what the block reads, and adds to.
         start: the state before the first step, real parts and then imaginary parts.
         weights: coefficients and matrices.
         lengths: steps of each sequence; its state stays after them, and the block reads no past.
-        backend: ``"auto"``, ``"reference"``, ``"cpu"`` or ``"gpu"``, where the scan alone has kernels.
+        backend: ``"auto"``, ``"reference"``, ``"cpu"`` or ``"gpu"``.
 
     Returns:
         The outputs and the last state.
@@ -53,7 +56,13 @@ def damped_block(
         runs_eagerly(*tensors) and not needs_reference(*tensors) and not torch.is_autocast_enabled(start.device.type)
     )
     chosen = choose_backend(backend, start, built=("cpu", "gpu"))
-    fused = same and plain and chosen == "cpu" and inputs.shape[0] * inputs.shape[1] >= LEAST_ROWS
-    if not fused:
+    fused = same and plain and inputs.shape[0] * inputs.shape[1] >= LEAST_ROWS
+    if not (fused and (chosen == "cpu" or (chosen == "gpu" and _fits_gpu(weights)))):
         return damped_block_reference(inputs, start, weights, lengths, backend=backend)
     return Block.apply(inputs, start, lengths, *weights)  # pyright: ignore[reportReturnType]
+
+
+def _fits_gpu(weights: BlockWeights) -> bool:
+    """Whether all steps share their coefficients, and a program holds a row."""
+    shared = weights.power.shape[1] == weights.power.shape[2] == weights.gain.shape[1] == weights.gain.shape[2] == 1
+    return shared and len(weights.norm) <= WIDEST

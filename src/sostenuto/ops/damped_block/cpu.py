@@ -118,7 +118,7 @@ def _ends(lengths: Tensor | None, T: int, B: int) -> Any:
 
 def _summed_like(gradient: Tensor, like: Tensor) -> Tensor:
     shared = [axis for axis in (1, 2) if like.shape[axis] == 1]
-    return gradient.sum(shared, keepdim=True) if shared else gradient.clone()
+    return gradient.sum(shared, keepdim=True) if shared else gradient
 
 
 def _parted(gate: Float[Tensor, "G H"], wide: int) -> Tensor:

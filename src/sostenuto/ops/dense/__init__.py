@@ -133,7 +133,7 @@ def driven_scan(
 
 def _as_one(tensors: tuple[Tensor | None, ...]) -> bool:
     """Whether nothing asks for two functions; mixed dtypes are `F.linear`'s to refuse."""
-    given = [tensor for tensor in tensors if tensor is not None]
-    one_kind = all(tensor.dtype == given[0].dtype for tensor in given)
-    transformed = torch.is_autocast_enabled("cpu") or in_forward_mode(*given) or not runs_eagerly(*given)
+    present = [tensor for tensor in tensors if tensor is not None]
+    one_kind = all(tensor.dtype == present[0].dtype for tensor in present)
+    transformed = torch.is_autocast_enabled("cpu") or in_forward_mode(*present) or not runs_eagerly(*present)
     return one_kind and not transformed

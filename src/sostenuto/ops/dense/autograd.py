@@ -203,11 +203,11 @@ class DrivenScan(torch.autograd.Function):
         if d_states.stride(0) == 0:
             d_states = d_states[:1]  # the same at every step, as where outputs are summed
         needed = ctx.needs_input_grad
-        found = run_adjoint(
+        gradients = run_adjoint(
             cpu.backward_to_input, x, matrix, start, weight, linear, gain, ctx.activation, states, activated,
             d_states.contiguous(), torch.zeros_like(start), (needed[0], needed[5] or needed[6]),
         )  # fmt: skip
         kept = (one if need and given is not None else None for one, need, given in zip(
-            found, needed, (x, matrix, bias, start, weight, linear, gain), strict=False
+            gradients, needed, (x, matrix, bias, start, weight, linear, gain), strict=False
         ))  # fmt: skip
         return *kept, None

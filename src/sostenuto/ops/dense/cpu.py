@@ -87,8 +87,8 @@ def backward(
     d_inputs, d_start, sums = _backward_by_chunks(
         mapped, start, weight, linear, gain, activation, states, activated, d_states, d_last, any(wanted), True
     )
-    found = _sum_threads(sums, weight, start.dtype) if any(wanted) else (start,) * 3
-    kept = (value if want else start.new_empty(0) for value, want in zip(found, wanted, strict=True))
+    gradients = _sum_threads(sums, weight, start.dtype) if any(wanted) else (start,) * 3
+    kept = (value if want else start.new_empty(0) for value, want in zip(gradients, wanted, strict=True))
     return d_inputs, d_start, *kept  # pyright: ignore[reportReturnType]
 
 

@@ -75,5 +75,5 @@ def _chip(device: torch.device) -> Chip:
     """Look a GPU up; programs interpreted on the CPU run one after the other, so that none may wait for another."""
     if device.type != "cuda":
         return Chip(1 << 30, 1 << 40)
-    found = torch.cuda.get_device_properties(device)
-    return Chip(found.multi_processor_count, found.shared_memory_per_block_optin)
+    properties = torch.cuda.get_device_properties(device)
+    return Chip(properties.multi_processor_count, properties.shared_memory_per_block_optin)

@@ -27,7 +27,7 @@ def diagonal_scan(
     """Run h ← p⊙h + q⊙σ(w⊙h + z_t) over time; return every h, then the last.
 
     ``inputs`` holds the projected inputs z_t, ``start`` the state before the first step; ``weight`` w, ``linear`` p and
-    ``gain`` q are one number a unit. p = 0, q = 1 is IndRNN; p = 1, q = Δt a step of the diagonal stable RNN (wang2024,
+    ``gain`` q are one number per unit. p = 0, q = 1 is IndRNN; p = 1, q = Δt a diagonal StableRNN (wang2024,
     eq. (2)); the identity with w = 0 a diagonal linear recurrence. Every tensor is differentiable; ``activation`` and
     ``threshold`` are those of `dense_scan`.
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from sostenuto.ops.backend import native_backend
 from sostenuto.ops.diagonal.reference import diagonal_scan_reference, gated_scan_reference
-from sostenuto.ops.dispatch import folded, one_by_one, run_adjoint, runs_eagerly
+from sostenuto.ops.dispatch import folded, one_by_one, recorded_gradients, run_adjoint, runs_eagerly
 
 
 @torch.library.custom_op("sostenuto::diagonal_scan", mutates_args=())
@@ -123,9 +123,7 @@ def _recorded(
         results = diagonal_scan_reference(inputs, start, w, p, q, activation=activation, threshold=kept)
     else:
         results = gated_scan_reference(inputs, candidates, start, w)
-    wanted = [tensor for tensor in tensors if tensor is not None and tensor.requires_grad]
-    found = iter(torch.autograd.grad(results, wanted, gradients, create_graph=True, allow_unused=True))
-    return tuple(next(found) if tensor is not None and tensor.requires_grad else None for tensor in tensors)
+    return tuple(recorded_gradients(results, tensors, gradients))
 
 
 diagonal_scan_op.register_autograd(_backward, setup_context=_setup)

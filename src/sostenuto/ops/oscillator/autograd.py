@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from sostenuto.ops.backend import native_backend
-from sostenuto.ops.dispatch import folded, one_by_one, run_adjoint, runs_eagerly
+from sostenuto.ops.dispatch import folded, one_by_one, recorded_gradients, run_adjoint, runs_eagerly
 from sostenuto.ops.oscillator.checkpoints import new_checkpoints
 from sostenuto.ops.oscillator.reference import oscillator_scan_reference
 
@@ -41,8 +41,8 @@ def oscillator_scan_backward_op(
     checkpoints: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Run the adjoint; return the gradients of x, weight, step, y and z."""
-    found = _adjoint(x, weight, step, stiffness, y, outputs, last, timespans, d_outputs, d_last, checkpoints)
-    d_x, d_weight, d_step, d_y, d_z = found
+    gradients = _adjoint(x, weight, step, stiffness, y, outputs, last, timespans, d_outputs, d_last, checkpoints)
+    d_x, d_weight, d_step, d_y, d_z = gradients
     return d_x, d_weight.clone(), d_step.clone(), d_y, d_z  # an operator's results may not share memory
 
 
@@ -144,15 +144,11 @@ def _recorded(
     timespans: Tensor | None,
     d_outputs: Tensor | None,
     d_last: Tensor | None,
-) -> tuple[Tensor | None, ...]:
+) -> list[Tensor | None]:
     """Differentiate the reference, keeping the graph, so that the gradient can be differentiated again."""
     x, weight, step, y, z = tensors
     outputs, _, last = oscillator_scan_reference(x, weight, step, stiffness, y, z, timespans=timespans)
-    wanted = [tensor for tensor in tensors if tensor.requires_grad]
-    used = [(result, gradient) for result, gradient in ((outputs, d_outputs), (last, d_last)) if gradient is not None]
-    roots, gradients = zip(*used, strict=True)
-    found = iter(torch.autograd.grad(roots, wanted, gradients, create_graph=True, allow_unused=True))
-    return tuple(next(found) if tensor.requires_grad else None for tensor in tensors)
+    return recorded_gradients((outputs, last), tensors, (d_outputs, d_last))
 
 
 oscillator_scan_op.register_autograd(_backward, setup_context=_setup)

@@ -24,14 +24,14 @@ def oscillator_scan_reference(
     The state is kept in the dtype of ``y``; inputs of lower precision are raised to it.
     """
 
-    def advance(given: tuple[Tensor, ...], now: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        (drive, *spans), (y, z) = given, now
+    def advance(inputs: tuple[Tensor, ...], now: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        (drive, *spans), (y, z) = inputs, now
         g = step * spans[0].to(step.dtype)[:, None] if spans else step
         z = z - g * (torch.tanh(weight * y + drive) + stiffness * y)
         return y + g * z, z
 
-    given = (x.to(y.dtype),) if timespans is None else (x.to(y.dtype), timespans)
-    outputs, (y, z) = over_time(advance, given, (y, z))
+    inputs = (x.to(y.dtype),) if timespans is None else (x.to(y.dtype), timespans)
+    outputs, (y, z) = over_time(advance, inputs, (y, z))
     return outputs, y, z
 
 

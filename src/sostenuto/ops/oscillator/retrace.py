@@ -79,10 +79,10 @@ def sweep_back(
     for index, (start, stop) in reversed(list(enumerate(borders))):
         part, first = x[start:stop], (kept[index, 0], kept[index, 1])
         spanned = sweep.with_spans(layers, _cut(timespans, start, stop), dtype)
-        found = retrace(spanned, part, (kept[index + 1, 0], kept[index + 1, 1]))
-        trace = found.trace
-        if drifts(plan, found, first):
-            del found, trace  # their memory serves the run
+        chunk = retrace(spanned, part, (kept[index + 1, 0], kept[index + 1, 1]))
+        trace = chunk.trace
+        if drifts(plan, chunk, first):
+            del chunk, trace  # their memory serves the run
             trace = _run_again(spanned, part, first)
         above, target = _cut(d_outputs, start, stop), _cut(d_x, start, stop)
         sweep.run_backward(spanned, part, first[0], trace, above, target, sums, begins=index == len(borders) - 1)

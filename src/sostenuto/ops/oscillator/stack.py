@@ -75,8 +75,8 @@ def oscillator_stack(
     tiles = takes_tiles(x, cells, y, z, timespans=timespans, backend=backend)
     plan = replace(plan, tiles=tiles, outputs=outputs)
     tensors = [field for cell in cells for field in cell]
-    found: Any = OscillatorStack.apply(plan, timespans, x, y, z, *tensors)
-    every, y, z = found
+    result: Any = OscillatorStack.apply(plan, timespans, x, y, z, *tensors)
+    every, y, z = result
     return StackResult(every, y, z, plan.drift)
 
 
@@ -109,11 +109,11 @@ def oscillator_stack_inverse(
         spans = None if timespans is None else timespans[start:stop]
         for layer, cell in enumerate(cells):
             drive = cell.drive(below, skip)
-            found = invert_layer(plan, cell, drive, spans, (y[layer], z[layer]), trajectory)
-            below.append(cell.upward(found.outputs))
-            first.append((found.y, found.z))
-            if ys is not None and zs is not None and found.velocities is not None:
-                ys[layer, start:stop], zs[layer, start:stop] = found.outputs, found.velocities
+            inverted = invert_layer(plan, cell, drive, spans, (y[layer], z[layer]), trajectory)
+            below.append(cell.upward(inverted.outputs))
+            first.append((inverted.y, inverted.z))
+            if ys is not None and zs is not None and inverted.velocities is not None:
+                ys[layer, start:stop], zs[layer, start:stop] = inverted.outputs, inverted.velocities
         y, z = (torch.stack(parts) for parts in zip(*first, strict=True))
     return y, z, ys, zs
 

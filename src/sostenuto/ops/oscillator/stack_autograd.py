@@ -57,13 +57,13 @@ class OscillatorStack(torch.autograd.Function):
         timespans, x, y, z, *tensors, kept = ctx.saved_tensors
         with torch.autocast(**ctx.autocast):
             if torch.is_grad_enabled():
-                found = _recorded(ctx.plan, timespans, (x, y, z, *tensors), arriving)
+                gradients = _recorded(ctx.plan, timespans, (x, y, z, *tensors), arriving)
             else:
                 sweep = _backward_by_tiles if ctx.plan.tiles else _backward_by_chunks
-                given = ctx.plan, timespans, x, cells_of(tensors), kept
-                found = run_adjoint(lambda *d: sweep(*given, d, ctx.needs_input_grad[2]), *arriving)
+                inputs = ctx.plan, timespans, x, cells_of(tensors), kept
+                gradients = run_adjoint(lambda *d: sweep(*inputs, d, ctx.needs_input_grad[2]), *arriving)
         wanted = ctx.needs_input_grad[2:]
-        return None, None, *(g if want else None for g, want in zip(found, wanted, strict=True))
+        return None, None, *(g if want else None for g, want in zip(gradients, wanted, strict=True))
 
 
 def _backward_by_chunks(
@@ -106,10 +106,10 @@ def _backward_by_tiles(
 ) -> list[Tensor | None]:
     from sostenuto.ops.oscillator.retrace import sweep_back
 
-    found = sweep_back(x.to(kept.dtype), cells, plan, timespans, kept, arriving, input_gradient)
-    listed: list[Tensor | None] = [None if found.x is None else found.x.to(x.dtype), found.y, found.z]
-    for layer, matrix in enumerate(found.matrices):
-        listed += [matrix, found.bias[layer], None, found.weight[layer], found.step[layer], None]
+    gradients = sweep_back(x.to(kept.dtype), cells, plan, timespans, kept, arriving, input_gradient)
+    listed: list[Tensor | None] = [None if gradients.x is None else gradients.x.to(x.dtype), gradients.y, gradients.z]
+    for layer, matrix in enumerate(gradients.matrices):
+        listed += [matrix, gradients.bias[layer], None, gradients.weight[layer], gradients.step[layer], None]
     return listed
 
 

@@ -95,15 +95,15 @@ def reconstruct(
     below, drives, outputs = [x], [], []
     for layer, cell in enumerate(cells):
         drives.append(cell.drive(below, plan.skip))
-        found = invert_layer(plan, cell, drives[-1], spans, (last[0][layer], last[1][layer]))
-        error = relative_error(found, first[0][layer], first[1][layer])
+        inverted = invert_layer(plan, cell, drives[-1], spans, (last[0][layer], last[1][layer]))
+        error = relative_error(inverted, first[0][layer], first[1][layer])
         plan.drift.worst[layer] = max(plan.drift.worst[layer], error)
         if error > plan.drift.tolerance:
             plan.drift.restarted += 1
-            del found, below, drives, outputs  # their memory serves the run
+            del inverted, below, drives, outputs  # their memory serves the run
             return run_chunk(plan, cells, x, spans, first)
-        outputs.append(found.outputs)
-        below.append(cell.upward(found.outputs))
+        outputs.append(inverted.outputs)
+        below.append(cell.upward(inverted.outputs))
     return Chunk(below, drives, outputs, last)
 
 
@@ -207,18 +207,18 @@ def chunk_adjoint(
         d_outputs = d_above if d_above is None or cell.mask is None else d_above * cell.mask
         d_below[layer + 1] = d_above = None
         start, last = (first[0][layer], first[1][layer]), chunk.last[1][layer]
-        found = scan_adjoint(
+        gradients = scan_adjoint(
             plan, cell, chunk.drives[layer], chunk.outputs[layer], spans, start, last, (d_outputs, *cotangents[layer])
         )
-        cotangents[layer] = (found.y, found.z)
+        cotangents[layer] = (gradients.y, gradients.z)
         for done in (chunk.outputs, chunk.drives, chunk.below):
             done.pop()  # its memory serves the layers below
-        sums[layer].add(found, chunk.below, plan.skip)
+        sums[layer].add(gradients, chunk.below, plan.skip)
         if layer > 0 or input_gradient:
-            d_below[layer] = _sum(d_below[layer], linear(found.drive, cell.weight_ih.T))
+            d_below[layer] = _sum(d_below[layer], linear(gradients.drive, cell.weight_ih.T))
         if cell.weight_skip is not None and (layer > plan.skip or input_gradient):
             index = layer - plan.skip
-            d_below[index] = _sum(d_below[index], linear(found.drive, cell.weight_skip.T))
+            d_below[index] = _sum(d_below[index], linear(gradients.drive, cell.weight_skip.T))
     return d_below[0]
 
 

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sostenuto.ops._cpu.panel_product import padded
+from sostenuto.ops._cpu.panel_product import pack_into, padded
 from sostenuto.ops._cpu.threads import run_kernel
 from sostenuto.ops._cpu.workspace import new
 from sostenuto.ops.oscillator.cell import Cell
@@ -145,14 +145,15 @@ class Sums(NamedTuple):
     def gradients(self, layers: Any, d_x: Float[Tensor, "T B F"] | None) -> TileGradients:
         """Add the tiles up."""
         (_, L, _, H), rows = self.vectors.shape, self.matrices.shape[1]
-        # All in one tensor, cut by one call: small operations by themselves take longer than what they do.
-        found = torch.empty((rows + 3 * L) * H, dtype=self.y.dtype)
-        matrices, vectors = np.split(found.numpy(), [rows * H])
-        cpu.add_up(self.matrices, self.vectors, H, matrices, vectors.reshape(L, 3, H), layers.sizes, layers.rates)
-        heights = [rows - (L - 1) * H, *[H] * (L - 1)]
-        parts = found.split([*(height * H for height in heights), *[H] * (3 * L)])
-        named = [part.view(H, height) for part, height in zip(parts, heights, strict=False)]
-        return TileGradients(d_x, self.y, self.z, named, *(list(parts[L + kind :: 3]) for kind in range(3)))
+        dtype, heights = self.y.dtype, [rows - (L - 1) * H, *[H] * (L - 1)]
+        matrices, vectors = (part[0] if len(part) == 1 else part.sum(0) for part in (self.matrices, self.vectors))
+        if len(layers.sizes) > 0:
+            vectors[:, 1] *= layers.sizes[:, None] * layers.rates * (1 - layers.rates)
+        named = [torch.empty(H, height, dtype=dtype) for height in heights]
+        for matrix, part in zip(named, torch.from_numpy(matrices[:, :H]).split(heights), strict=True):
+            matrix.copy_(part.t())
+        parts = torch.from_numpy(vectors).to(dtype).view(3 * L, H).unbind()
+        return TileGradients(d_x, self.y, self.z, named, *(list(parts[kind::3]) for kind in range(3)))
 
 
 def backward(
@@ -231,23 +232,26 @@ def laid_out(
 
     With ``step_sizes`` Δt the cells' steps are c, and g = Δt·σ̂(c). ``masks`` take the place of the cells' own.
     """
-    matrices = [cell.weight_ih.detach().reshape(-1) for cell in cells]
     L, (H, channels), none = len(cells), cells[0].weight_ih.shape, torch.empty(0, dtype=dtype)
     still = none if all(cell.bias is not None for cell in cells) else torch.zeros(H, dtype=dtype)
     vectors = [[cell.weight_hh for cell in cells], [cell.step for cell in cells]]
     vectors.append([still if cell.bias is None else cell.bias for cell in cells])
-    # One copy of all, which one kernel packs: a call for each would take longer than the work itself.
-    flat = torch.cat([*matrices, *(vector.detach() for kind in vectors for vector in kind)]).to(dtype)
-    rates = none.view(0, H) if step_sizes is None else torch.sigmoid(flat[-2 * L * H : -L * H]).view(L, H)
-    flat = flat.numpy()
-    weight, step, bias = flat[-3 * L * H :].reshape(3, L, H)
+    stacked = torch.cat([vector.detach() for kind in vectors for vector in kind]).to(dtype).view(3, L, H)
+    rates = none.view(0, H).numpy() if step_sizes is None else torch.sigmoid(stacked[1]).numpy()
+    weight, step, bias = stacked.numpy()
     widths = padded(H, dtype), padded(channels, dtype)
     into_at = _borders([depth * widths[0] for depth in (channels, *[H] * (L - 1))])
     back_at = _borders([H * widths[1] * input_gradient, *[H * widths[0]] * (L - 1)] if back else [])
     # whole vectors, so that both begin at a vector's border
     into, factors = np.split(torch.empty(int(into_at[-1] + back_at[-1]), dtype=dtype).numpy(), [int(into_at[-1])])
-    sizes, rates = np.array(step_sizes or (), flat.dtype), rates.numpy()
-    cpu.lay_out(flat, channels, H, into, into_at, factors, back_at, step, sizes, rates)
+    sizes = np.array(step_sizes or (), into.dtype)
+    if step_sizes is not None:
+        np.multiply(sizes[:, None], rates, out=step)
+    for layer, cell in enumerate(cells):
+        matrix = cell.weight_ih.detach().to(dtype).numpy()
+        pack_into(matrix.T, into[into_at[layer] : into_at[layer + 1]])
+        if back and back_at[layer + 1] > back_at[layer]:
+            pack_into(matrix, factors[back_at[layer] : back_at[layer + 1]])
     if masks is None:
         drawn = [cell.mask.detach().reshape(-1) for cell in cells if cell.mask is not None]
         masks = torch.stack(drawn) if drawn else none.view(0, 0, 1)

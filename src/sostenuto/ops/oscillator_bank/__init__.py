@@ -32,7 +32,7 @@ def bank_shares(
     where there are none). A unit is a damped oscillator s ← λ^δ s + φ(δ) u, exact for an input that is held over the
     span, alone or followed by a second one (`OscillatorBank`); no output is written to memory.
 
-    >>> from sostenuto.ops.oscillator_bank.examples import small_bank
+    >>> from sostenuto.ops.oscillator_bank.bank import small_bank
     >>> values, borders = torch.randn(30, 1), torch.tensor([0, 10, 30])
     >>> bank_shares(values, borders, small_bank()).shape
     torch.Size([2, 16, 20])
@@ -74,7 +74,7 @@ def bank_outputs(
 ) -> Float[Tensor, "S U"]:
     """Give every unit's output at every step, arguments as for `bank_shares`: to look at, and to set thresholds by.
 
-    >>> from sostenuto.ops.oscillator_bank.examples import small_bank
+    >>> from sostenuto.ops.oscillator_bank.bank import small_bank
     >>> bank_outputs(torch.randn(30, 1), torch.tensor([0, 10, 30]), small_bank()).shape
     torch.Size([30, 20])
     """
@@ -96,7 +96,7 @@ def bank_outputs(
 class BankStream:
     """A bank that reads one sequence step by step: memory of the order of the units, an answer after each step.
 
-    >>> from sostenuto.ops.oscillator_bank.examples import small_bank
+    >>> from sostenuto.ops.oscillator_bank.bank import small_bank
     >>> stream = BankStream(small_bank())
     >>> for value in torch.randn(10, 1, 1):
     ...     stream.push(value)

@@ -117,12 +117,12 @@ def _variances(x: Series, scales: Scales, dual: Dual) -> list[Moments]:
     entering = (x**2).sum(1) / x.shape[1]
     layers = []
     for w, u, b, h in zip(scales.w, scales.u, scales.b, scales.h, strict=True):
-        before, found = h**2, []
+        before, derivatives = h**2, []
         for t in range(len(x)):
             moments = dual.moments((w**2 * before + u**2 * entering[t] + b**2)[None])
             before = (moments.unit * moments.root)[0] ** 2
-            found.append(moments)
-        columns = {name: [getattr(moments, name) for moments in found] for name in vars(found[0])}
+            derivatives.append(moments)
+        columns = {name: [getattr(moments, name) for moments in derivatives] for name in vars(derivatives[0])}
         parts: dict[str, Any] = {n: None if part[0] is None else torch.cat(part) for n, part in columns.items()}
         stacked = Moments(**parts)
         layers.append(stacked)

@@ -42,11 +42,11 @@ def matrix(
     if gpu:
         values = _on_gpu(one, two, left[0].device, options)
     else:
-        found = _cpu().pairs(one.profiles, two.profiles, (one.numbers, two.numbers), pooling=pooling, **options)
+        matrix = _cpu().pairs(one.profiles, two.profiles, (one.numbers, two.numbers), pooling=pooling, **options)
         if right is None:
-            found = np.triu(found) + np.triu(found, 1).T
-        values = np.empty_like(found)
-        values[np.ix_(one.order, two.order)] = found
+            matrix = np.triu(matrix) + np.triu(matrix, 1).T
+        values = np.empty_like(matrix)
+        values[np.ix_(one.order, two.order)] = matrix
         values = torch.from_numpy(values)
     return Scaled(values, _units(one, scales, pooling), _units(two, scales, pooling))
 
@@ -57,14 +57,14 @@ def diagonal(
     """Return k(x, x) of every sequence, and the logarithm of its unit."""
     side = _side(sequences, np.arange(len(sequences)), scales, erf)
     if pooling == "last":
-        found = side.profiles.own[:, int(kind == "ntk")]
+        own = side.profiles.own[:, int(kind == "ntk")]
     else:
-        found = _cpu().pairs(
+        own = _cpu().pairs(
             side.profiles, side.profiles, (side.numbers, side.numbers), layers=len(scales.w),
             erf=erf, bias=bool(scales.b.any()), kind=kind, pooling=pooling, mode="own",
         )[:, 0]  # fmt: skip
     values = np.empty(len(sequences))
-    values[side.order] = found
+    values[side.order] = own
     return torch.from_numpy(values), _units(side, scales, pooling)
 
 
@@ -90,7 +90,7 @@ def slopes(sequences: Sequence[Series], scales: Scales, letters: Sequence[str], 
     side = _side(sequences, numbers[0], scales, False)
     used, which = side.profiles.parts + 1, int(kind == "ntk")
     step = min(1e-3, 3e-3 / side.profiles.table.shape[1])
-    found = []
+    differences = []
     for letter in letters:
         moved = []
         for shift in (1.0, -1.0, 2.0, -2.0):
@@ -98,8 +98,8 @@ def slopes(sequences: Sequence[Series], scales: Scales, letters: Sequence[str], 
             near = _side(sequences, numbers[0], Scales(**parts), False).profiles
             moved.append((near.table[:, :, :used], near.log_unit[:, -1], near.own[:, which]))
         with np.errstate(invalid="ignore"):
-            found.append([(8 * (a - b) - (c - d)) / (12 * step) for a, b, c, d in zip(*moved, strict=True)])
-    tangents, units, own = (np.stack(part) for part in zip(*found, strict=True))
+            differences.append([(8 * (a - b) - (c - d)) / (12 * step) for a, b, c, d in zip(*moved, strict=True)])
+    tangents, units, own = (np.stack(part) for part in zip(*differences, strict=True))
     compiled = importlib.import_module("sostenuto.ops.recurrent_ntk.cpu.tangents")
     pairs = compiled.pairs_with_tangents(side.profiles, tangents, side.numbers, kind=kind)
     back = np.argsort(side.order)
@@ -119,14 +119,14 @@ def _on_gpu(one: Side, two: Side, device: torch.device, options: dict[str, Any])
     lengths = [torch.from_numpy(side.profiles.lengths).to(device) for side in sides]
     numbers = [torch.from_numpy(side.numbers).to(device) for side in sides]
     parts = one.profiles.parts
-    found = kernels.pairs(
+    matrix = kernels.pairs(
         tables[0], tables[-1], (lengths[0], lengths[-1]), (numbers[0], numbers[-1]), parts=parts, **options
     )
     if options["mode"] == "upper":
-        found = found.triu() + found.triu(1).mT
+        matrix = matrix.triu() + matrix.triu(1).mT
     rows, columns = (torch.from_numpy(side.order).to(device) for side in (one, two))
-    values = torch.empty_like(found)
-    values[rows[:, None], columns] = found
+    values = torch.empty_like(matrix)
+    values[rows[:, None], columns] = matrix
     return values.cpu()
 
 
@@ -135,8 +135,10 @@ def _side(sequences: Sequence[Series], numbers: np.ndarray, scales: Scales, erf:
     order = np.argsort(-lengths, kind="stable")
     x = torch.cat([sequences[index] for index in order]).cpu().numpy()
     sigmas = torch.stack([scales.w, scales.u, scales.b, scales.h]).numpy()
-    found = importlib.import_module("sostenuto.ops.recurrent_ntk.cpu.profile").profiles(x, lengths[order], sigmas, erf)
-    return Side(order, numbers[order], found)
+    profiles = importlib.import_module("sostenuto.ops.recurrent_ntk.cpu.profile").profiles(
+        x, lengths[order], sigmas, erf
+    )
+    return Side(order, numbers[order], profiles)
 
 
 def _numbers(scales: Scales, left: Sequence[Series], right: Sequence[Series] | None) -> list[np.ndarray]:

@@ -76,11 +76,11 @@ def find_hinges(function: Callable[[Tensor], Tensor]) -> Hinges:
     reach = 1e-9 * (1 + places.abs())
     jumps = derivative(function, places + reach) - derivative(function, places - reach)
     real = jumps.abs() > 10 * least
-    found: dict[float, float] = {}
+    values: dict[float, float] = {}
     for place, jump in zip(places[real].tolist(), jumps[real].tolist(), strict=True):
-        if not any(abs(place - other) < 1e-8 * (1 + abs(place)) for other in found):
-            found[round(place, 14)] = jump
-    return Hinges(tuple(found), tuple(found.values())) if len(found) <= MOST else Hinges((), ())
+        if not any(abs(place - other) < 1e-8 * (1 + abs(place)) for other in values):
+            values[round(place, 14)] = jump
+    return Hinges(tuple(values), tuple(values.values())) if len(values) <= MOST else Hinges((), ())
 
 
 def density(x: Values) -> Values:

@@ -95,7 +95,7 @@ def _layer(
     unit = (h / dual.start_root).expand(count)
     root = torch.full((count,), dual.start_root, dtype=torch.float64)
     exponent, tangent = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.float64)
-    found: list[tuple[Tensor, ...]] = []
+    rows: list[tuple[Tensor, ...]] = []
     for t in range(steps):
         above = u * below.unit[:, t] * below.root[:, t] if below is not None else None
         incoming = u * drive[:, t] if drive is not None else above[:, None]  # pyright: ignore[reportOptionalSubscript]
@@ -115,10 +115,10 @@ def _layer(
             theta = theta + lower**2 * below_tangent[:, t]
         tangent = moments.slope * torch.where(variance > 0, theta, 0.0)
         step = (carried * r, lower, offset * r, root, tangent, shift)
-        found.append((*step, moments.inverse, moments.gap, moments.root, moments.slope, moments.unit))
-        found[-1] += (entering * r[:, None],) + ((moments.coefficients,) if moments.coefficients is not None else ())
+        rows.append((*step, moments.inverse, moments.gap, moments.root, moments.slope, moments.unit))
+        rows[-1] += (entering * r[:, None],) + ((moments.coefficients,) if moments.coefficients is not None else ())
         unit, root, exponent = moments.unit, moments.root, shift
-    d, e, bias, before, tangents, shifts, *parts = (torch.stack(column, 1) for column in zip(*found, strict=True))
+    d, e, bias, before, tangents, shifts, *parts = (torch.stack(column, 1) for column in zip(*rows, strict=True))
     inverse, gap, entry, slope, scale = parts[:5]
     kept = Moments(inverse, gap, entry, slope, scale, parts[6] if len(parts) > 6 else None)
     entered = (parts[5], None, None) if below is None else (None, e, below.root)
@@ -137,13 +137,13 @@ def _check(variance: Tensor, step: int, layer: int) -> None:
 
 def _selected(record: Any, n: int) -> Any:
     """Take row n of every tensor of a record, and of the records in it."""
-    found = {}
+    result = {}
     for field in fields(record):
         value = getattr(record, field.name)
-        found[field.name] = (
+        result[field.name] = (
             value if value is None else value[n : n + 1] if isinstance(value, Tensor) else _selected(value, n)
         )
-    return type(record)(**found)
+    return type(record)(**result)
 
 
 def _exponent(

@@ -144,18 +144,18 @@ class Quadrature:
         >>> Quadrature(torch.tanh).error(variances) < torch.tensor([1e-12, 1e-9, 1e-3])
         tensor([True, True, True])
         """
-        found = self.moments(variance)
-        assert found.coefficients is not None
+        moments = self.moments(variance)
+        assert moments.coefficients is not None
         deviation = variance.sqrt()
         points, weights = (torch.from_numpy(part) for part in self._nodes(2))
         weights = weights * torch.exp(-(points**2) / 2) / math.sqrt(2 * math.pi)
         x = deviation[..., None] * points
         slopes = (derivative(self.function, x) - self.hinges.slope(x)) * deviation[..., None]
-        smooth, bent = (part**2 for part in found.coefficients.unbind(-2))
+        smooth, bent = (part**2 for part in moments.coefficients.unbind(-2))
         order = torch.arange(self.terms, dtype=torch.float64)
-        own = self._own_hinges(deviation, found.inverse)
+        own = self._own_hinges(deviation, moments.inverse)
         worst = torch.zeros_like(variance)
-        whole = found.root**2, found.slope
+        whole = moments.root**2, moments.slope
         for size, weight, hinge, total in zip(
             (self._smooth(x), slopes), (1 + 0 * order, order), own, whole, strict=True
         ):
@@ -163,7 +163,7 @@ class Quadrature:
             left = ((square - (smooth * weight).sum(-1)).abs() - 1e-14 * square).clamp(min=0)
             beside = (hinge - (bent * weight).sum(-1)).clamp(min=0)
             worst = torch.maximum(worst, (left + 2 * (left * beside).sqrt()) / total.abs().clamp(min=1e-300))
-        return torch.nan_to_num(worst, nan=math.inf) + self.rounding(variance, found)
+        return torch.nan_to_num(worst, nan=math.inf) + self.rounding(variance, moments)
 
     def rounding(self, variance: Values, found: Moments | None = None) -> Values:
         """Return what rounding leaves of hinges, which cancel each other far from their places, and near C = ±1."""

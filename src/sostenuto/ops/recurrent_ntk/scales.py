@@ -9,7 +9,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Scales:
-    """σ of each group of weights, one a layer; ``v`` is the read-out's (alemohammad2021, eq. (5)).
+    """σ of each group of weights, one per layer; ``v`` is the read-out's (alemohammad2021, eq. (5)).
 
     >>> Scales.of(num_layers=2, w=1.4, u=(1.0, 0.5)).u
     tensor([1.0000, 0.5000], dtype=torch.float64)

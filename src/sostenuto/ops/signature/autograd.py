@@ -82,8 +82,8 @@ def _backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
 def _differentiated(ctx: Any, gradient: Tensor, adjoint: Any) -> tuple[Tensor | None, ...]:
     (increments,) = ctx.saved_tensors
     if torch.is_grad_enabled():
-        found = signature_levels_reference(increments, ctx.level, prefixes=ctx.prefixes)
-        return torch.autograd.grad(found, increments, gradient, create_graph=True)[0], None, None
+        levels = signature_levels_reference(increments, ctx.level, prefixes=ctx.prefixes)
+        return torch.autograd.grad(levels, increments, gradient, create_graph=True)[0], None, None
     return adjoint(increments, ctx.level, ctx.prefixes, gradient), None, None
 
 

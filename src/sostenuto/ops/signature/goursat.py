@@ -30,10 +30,10 @@ def goursat_kernel(left: Float[Tensor, "n S d"], right: Float[Tensor, "m R d"]) 
     siglib = _pysiglib()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        found = siglib.sig_kernel_gram(
+        matrix = siglib.sig_kernel_gram(
             _path(left), _path(right), method="polynomial", order=order, n_jobs=torch.get_num_threads()
         )
-    return _checked(found, _length(left)[:, None], _length(right)[None])
+    return _checked(matrix, _length(left)[:, None], _length(right)[None])
 
 
 def goursat_diagonal(increments: Float[Tensor, "n S d"]) -> Float[Tensor, " n"]:
@@ -43,8 +43,10 @@ def goursat_diagonal(increments: Float[Tensor, "n S d"]) -> Float[Tensor, " n"]:
     siglib = _pysiglib()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        found = siglib.sig_kernel(path, path.clone(), method="polynomial", order=order, n_jobs=torch.get_num_threads())
-    return _checked(found, length, length, least=1.0)
+        diagonal = siglib.sig_kernel(
+            path, path.clone(), method="polynomial", order=order, n_jobs=torch.get_num_threads()
+        )
+    return _checked(diagonal, length, length, least=1.0)
 
 
 def goursat_slopes(increments: Float[Tensor, "n S d"]) -> tuple[Float[Tensor, "n n"], Float[Tensor, "n n d"]]:

@@ -64,7 +64,7 @@ def lines(
     log: str = "",
     marks: bool = False,
 ) -> None:
-    """Draw one line a series over ``x``, with a band of ± its spread; ``log`` is ``"x"``, ``"y"`` or ``"xy"``."""
+    """Draw one line per series over ``x``, with a band of ± its spread; ``log`` is ``"x"``, ``"y"`` or ``"xy"``."""
     for name, values in series.items():
         y = np.asarray(values, dtype=float)
         (line,) = axes.plot(x, y, label=name, marker="o" if marks else None, markersize=4)

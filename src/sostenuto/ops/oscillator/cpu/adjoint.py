@@ -64,9 +64,9 @@ def _generate(builder, vector, size, vectors, alpha, count, before, rows, stride
         beside = [whole(width * (vectors + v)) for v in range(vectors)]  # the next columns: their rows lie far apart
         emit_prefetch(builder, [builder.add(address, skip) for address in (out, rise, arriving) for skip in beside], 1)
         columns = zip(*states, inputs, strict=True)
-        found = [_step_backward(builder, vector, alpha, given, *state) for *state, given in columns]
-        write([cotangent for cotangent, _ in found], drive)
-        return [list(parts) for parts in zip(*(after for _, after in found), strict=True)]
+        stepped = [_step_backward(builder, vector, alpha, given, *state) for *state, given in columns]
+        write([cotangent for cotangent, _ in stepped], drive)
+        return [list(parts) for parts in zip(*(after for _, after in stepped), strict=True)]
 
     states = step_loop(builder, vector, count, [read(address) for address in carried], step)
     for values, address in zip(states, carried, strict=True):

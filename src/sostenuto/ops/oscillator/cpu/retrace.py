@@ -7,7 +7,7 @@ from typing import no_type_check
 
 from numba import njit
 
-from sostenuto.ops._cpu.columns import empty, repeated_rows, store_tile, tile_of
+from sostenuto.ops._cpu.columns import empty, load_tile, repeat_rows, store_tile
 from sostenuto.ops._cpu.compiled import OPTIONS, procedure
 from sostenuto.ops._cpu.panel_product import whole_vectors
 from sostenuto.ops._cpu.tanh import tanh
@@ -24,14 +24,17 @@ def invert_tile(layers, u, u_step, u_row, channels, y, z, y_peak, z_peak, kept, 
     """Run batch rows ``low`` to ``high`` backwards; (y, z), the last states, become the first, with their largest."""
     L, H, T, R = y.shape[0], y.shape[2], top.shape[0], high - low
     n, first = R * H, low * H
-    a = 0 * low  # the first place; if it were known when compiling, room would be compiled for every place
+    a = 0 * low  # if it were known when compiling, `empty` would be compiled for every place and number of rows
     K = max(CHUNK_ROWS // R, 1)
     bottom, hidden = empty(top, K * R, channels, a), empty(top, K, n, a + 1)
     drive = empty(top, K * R, whole_vectors(H, top), a + 2)
-    w, g, b = (repeated_rows(layers.weight, R, a + 5), repeated_rows(layers.step, R, a + 6),
-               repeated_rows(layers.bias, R, a + 7))  # fmt: skip
-    y_now, z_now, g_now = tile_of(y, low, high, a + 8), tile_of(z, low, high, a + 9), empty(top, 1, COLUMNS, a + 10)[0]
-    y_most, z_most = tile_of(y_peak, low, high, a + 11), tile_of(z_peak, low, high, a + 12)
+    w, g, b = empty(top, L, n, a + 5), empty(top, L, n, a + 6), empty(top, L, n, a + 7)
+    y_now, z_now, g_now = empty(top, L, n, a + 8), empty(top, L, n, a + 9), empty(top, a + 1, COLUMNS, a + 10)[0]
+    y_most, z_most = empty(top, L, n, a + 11), empty(top, L, n, a + 12)
+    for rows, vectors in ((w, layers.weight), (g, layers.step), (b, layers.bias)):
+        repeat_rows(rows, vectors, R)
+    for tile, states in ((y_now, y), (z_now, z), (y_most, y_peak), (z_most, z_peak)):
+        load_tile(tile, states, low, high)
     chunks = -(-T // K)
     for chunk in range(chunks):
         start = (chunks - 1 - chunk) * K
@@ -46,10 +49,8 @@ def invert_tile(layers, u, u_step, u_row, channels, y, z, y_peak, z_peak, kept, 
                         y_most[layer], z_most[layer], g_now, activated[layer], out, (start, first), lo, hi)  # fmt: skip
             if layer < L - 1:
                 copy_outputs(out, (start, first), k, n, layers.masks, layer, first, hidden)
-    store_tile(y_now, y, low, high)
-    store_tile(z_now, z, low, high)
-    store_tile(y_most, y_peak, low, high)
-    store_tile(z_most, z_peak, low, high)
+    for tile, states in ((y_now, y), (z_now, z), (y_most, y_peak), (z_most, z_peak)):
+        store_tile(tile, states, low, high)
 
 
 @no_type_check

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple, no_type_check
 import numpy as np
 from numba import njit
 
-from sostenuto.ops._cpu.columns import empty, repeated_rows, store_tile, tile_of
+from sostenuto.ops._cpu.columns import empty, load_tile, repeat_rows, store_tile
 from sostenuto.ops._cpu.compiled import OPTIONS, procedure
-from sostenuto.ops._cpu.panel_product import multiply, multiply_rows, pack_layers, whole_vectors
+from sostenuto.ops._cpu.panel_product import multiply, multiply_rows, whole_vectors
 from sostenuto.ops._cpu.parallel_for import parallel_for
 from sostenuto.ops._cpu.prefetch import add_prefetch, new_prefetch_list, worth_prefetching
 from sostenuto.ops._cpu.tile_rows import (
@@ -25,7 +25,6 @@ from sostenuto.ops._cpu.tile_rows import (
     scale_steps,
     scatter_chunk,
 )
-from sostenuto.ops._cpu.tile_sums import add_tiles
 from sostenuto.ops.oscillator.cpu.adjoint import WALK_BYTES, walk_backward
 from sostenuto.ops.oscillator.cpu.advance import walk
 from sostenuto.ops.oscillator.cpu.maximum import spread_peak_gradient
@@ -63,26 +62,6 @@ class Layers(NamedTuple):
 
 @no_type_check
 @njit(**OPTIONS)
-def lay_out(flat, channels, H, into, into_at, back, back_at, step, sizes, rates):
-    """Pack the matrices of all layers, which ``flat`` begins with, and make the steps g = Δt·σ̂(c) of the rates σ̂(c)."""
-    pack_layers(flat, channels, H, into, into_at, back, back_at)
-    for layer in range(len(sizes)):
-        for i in range(H):
-            step[layer, i] = sizes[layer] * rates[layer, i]
-
-
-@no_type_check
-@njit(**OPTIONS)
-def add_up(d_matrices, d_tiles, H, matrices, vectors, sizes, rates):
-    """Add up the sums of all tiles; the gradients of the steps become those of c where that was given."""
-    add_tiles(d_matrices, d_tiles, H, matrices, vectors)
-    for layer in range(len(sizes)):
-        for i in range(H):
-            vectors[layer, 1, i] *= sizes[layer] * rates[layer, i] * (1 - rates[layer, i])
-
-
-@no_type_check
-@njit(**OPTIONS)
 def forward_tile(
     layers, u, u_step, u_row, channels, y, z, y_end, z_end, kept, activated, T, top, largest, holders, low, high
 ):
@@ -95,21 +74,21 @@ def forward_tile(
     """
     L, H, R = y.shape[0], y.shape[2], high - low
     n, first, last = R * H, low * H, high * H
-    a = 0 * low  # the first place; if it were known when compiling, room would be compiled for every place
+    a = 0 * low  # if it were known when compiling, `empty` would be compiled for every place and number of rows
     K = max(CHUNK_ROWS // R, 1)
     wide, size = whole_vectors(H, top), top.itemsize
     bottom, hidden = empty(top, K * R, channels, a), empty(top, K, n, a + 1)
-    drive, unkept, forgotten = empty(top, K * R, wide, a + 2), empty(top, 1, n, a + 3), empty(top, 1, n, a + 4)
-    w, g, b = (
-        repeated_rows(layers.weight, R, a + 5),
-        repeated_rows(layers.step, R, a + 6),
-        repeated_rows(layers.bias, R, a + 7),
-    )
-    y_now, z_now, peak = tile_of(y, low, high, a + 8), tile_of(z, low, high, a + 9), empty(top, 2, n, a + 10)
-    kinds = K if layers.spans.shape[0] > 0 else 1
-    span, g_now, whole = empty(top, kinds, n, a + 11), empty(top, kinds, n, a + 12), empty(top, 1, n, a + 13)[0]
+    drive, unkept, forgotten = empty(top, K * R, wide, a + 2), empty(top, a + 1, n, a + 3), empty(top, a + 1, n, a + 4)
+    w, g, b = empty(top, L, n, a + 5), empty(top, L, n, a + 6), empty(top, L, n, a + 7)
+    y_now, z_now, peak = empty(top, L, n, a + 8), empty(top, L, n, a + 9), empty(top, a + 2, n, a + 10)
+    for rows, vectors in ((w, layers.weight), (g, layers.step), (b, layers.bias)):
+        repeat_rows(rows, vectors, R)
+    load_tile(y_now, y, low, high)
+    load_tile(z_now, z, low, high)
+    kinds = K if layers.spans.shape[0] > 0 else a + 1
+    span, g_now, whole = empty(top, kinds, n, a + 11), empty(top, kinds, n, a + 12), empty(top, a + 1, n, a + 13)[0]
     span[:], whole[:], peak[0], peak[1] = 1, 1, -np.inf, 0
-    ahead = new_prefetch_list(3)
+    ahead = new_prefetch_list(a + 3)
     for start in range(0, T, K):
         k = min(K, T - start)
         gather_chunk(u, u_step, u_row, start, k, low, R, bottom)
@@ -208,7 +187,7 @@ def backward_tile(
     d_matrix, d_vectors = d_matrices[low // tile].reshape(-1), d_tiles[low // tile]
     L, H, T, R = y.shape[0], y.shape[2], top.shape[0], high - low
     n, first, last = R * H, low * H, high * H
-    a = 0 * low  # the first place; if it were known when compiling, room would be compiled for every place
+    a = 0 * low  # if it were known when compiling, `empty` would be compiled for every place and number of rows
     K = max(CHUNK_ROWS // R, 1)
     wide, narrow, size = whole_vectors(H, top), whole_vectors(channels, top), top.itemsize
     bottom, hidden, x_bar = empty(top, K * R, channels, a), empty(top, K, n, a + 1), empty(top, K, n, a + 3)
@@ -216,16 +195,16 @@ def backward_tile(
     totals = empty(top, channels + (L - 1) * H, wide, a + 2).reshape(-1)
     w_sums, g_sums, b_sums = empty(top, L, n, a + 6), empty(top, L, n, a + 7), empty(top, L, n, a + 8)
     spread[:], totals[:], w_sums[:], g_sums[:], b_sums[:] = 0, 0, 0, 0, 0
-    w, g = repeated_rows(layers.weight, R, a + 9), repeated_rows(layers.step, R, a + 10)
-    z_now, y_cotangents, z_cotangents = (
-        tile_of(z, low, high, a + 12),
-        _arriving_at(y_bar, L, low, high, a + 13),
-        _arriving_at(z_bar, L, low, high, a + 14),
-    )
-    kinds = K if layers.spans.shape[0] > 0 else 1
-    span, g_now, whole = empty(top, kinds, n, a + 15), empty(top, kinds, n, a + 11), empty(top, 1, n, a + 16)[0]
+    w, g, z_now = empty(top, L, n, a + 9), empty(top, L, n, a + 10), empty(top, L, n, a + 12)
+    y_cotangents, z_cotangents = empty(top, L, n, a + 13), empty(top, L, n, a + 14)
+    repeat_rows(w, layers.weight, R)
+    repeat_rows(g, layers.step, R)
+    for tile_states, states in ((z_now, z), (y_cotangents, y_bar), (z_cotangents, z_bar)):
+        load_tile(tile_states, states, low, high)
+    kinds = K if layers.spans.shape[0] > 0 else a + 1
+    span, g_now, whole = empty(top, kinds, n, a + 15), empty(top, kinds, n, a + 11), empty(top, a + 1, n, a + 16)[0]
     span[:], whole[:] = 1, 1
-    ahead = new_prefetch_list(4)
+    ahead = new_prefetch_list(a + 4)
     chunks = -(-T // K)
     for chunk in range(chunks):
         start = (chunks - 1 - chunk) * K
@@ -265,10 +244,10 @@ def backward_tile(
                 for part, sums in enumerate((w_sums[layer], g_sums[layer], b_sums[layer])):
                     _sum_vectors(sums, d_vectors[layer, part], first_flush)
             if layer > 0:
-                _multiply_back(layers, layer, spread, d_below, k * R, wide)
+                _multiply_back(layers, layer, spread, d_below, k * R, wide, ahead[:0])
                 compact(d_below, wide, k * R, H)
             elif d_u.shape[0] > 0:
-                _multiply_back(layers, layer, spread, d_below, k * R, narrow)
+                _multiply_back(layers, layer, spread, d_below, k * R, narrow, ahead[:0])
                 scatter_chunk(d_below, narrow, d_u, start, k, low, R, channels)
     store_tile(y_cotangents, y_bar, low, high)
     store_tile(z_cotangents, z_bar, low, high)
@@ -284,17 +263,6 @@ def backward_tiles(
     parallel_for(backward_tile, entry, threads, count, block, (layers, u, u_step, u_row, channels, y, z, kept,
          activated, top, largest, d_top, has_time_stride, y_bar, z_bar, d_u, d_matrices, d_tiles, tile,
          begins))  # fmt: skip
-
-
-@no_type_check
-@njit(**OPTIONS)
-def _arriving_at(cotangents, L, low, high, place):
-    """Copy the gradients that arrive at the last states of a tile, or begin with 0."""
-    if len(cotangents) > 0:
-        return tile_of(cotangents, low, high, place)
-    tile = empty(cotangents, L, (high - low) * cotangents.shape[2], place)
-    tile[:] = 0
-    return tile
 
 
 @no_type_check
@@ -378,9 +346,9 @@ def _sum_vectors(sums, d_vector, first):
 
 @no_type_check
 @procedure
-def _multiply_back(layers, layer, spread, d_below, rows, wide):
+def _multiply_back(layers, layer, spread, d_below, rows, wide, ahead):
     """Multiply x̄ by V, for the gradient of what lies below; rows of the result are whole vectors."""
     size, H = spread.itemsize, layers.weight.shape[1]
     packed = layers.back.ctypes.data + layers.back_at[layer] * size
     multiply(spread.dtype.type(0.0), spread.ctypes.data, spread.shape[1] * size, size, rows, packed, H,
-             d_below.ctypes.data, wide * size, H, False, None)  # fmt: skip
+             d_below.ctypes.data, wide * size, H, False, ahead)  # fmt: skip

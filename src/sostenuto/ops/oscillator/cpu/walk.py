@@ -133,8 +133,8 @@ def _from(typing_context, addresses, at):  # noqa: ARG001
     """Go so many bytes on from all of the addresses."""
 
     def generate(context, builder, signature, arguments):
-        found = [builder.add(address, arguments[1]) for address in cgutils.unpack_tuple(builder, arguments[0])]
-        return context.make_tuple(builder, signature.return_type, found)
+        addresses = [builder.add(address, arguments[1]) for address in cgutils.unpack_tuple(builder, arguments[0])]
+        return context.make_tuple(builder, signature.return_type, addresses)
 
     return addresses(addresses, types.intp), generate
 

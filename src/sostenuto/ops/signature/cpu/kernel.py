@@ -41,10 +41,10 @@ def forward(
                 continue
             corner = _program(rows[row, : counts[row]], lanes[block], level, scaled)
             # Each path is read at its own end: what pads it would change the last bits.
-            found = corner[ends[block], :, :, np.arange(len(ends[block]))]
-            values[row, members[block]] = found[:, 0]
+            corners = corner[ends[block], :, :, np.arange(len(ends[block]))]
+            values[row, members[block]] = corners[:, 0]
             if scaled:
-                slopes[row, members[block]] = found[:, 1]
+                slopes[row, members[block]] = corners[:, 1]
 
     pairs = len(left) * len(lanes)
     run_blocks(kernel, pairs, max(1, min(8, pairs // (4 * torch.get_num_threads()))))
