@@ -2,8 +2,6 @@
 
 import importlib.util
 import os
-import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +9,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from sostenuto.benchmarks._graphs import graph_milliseconds
+from sostenuto.benchmarks._times import ROUNDS, graph_milliseconds, interleaved
 from sostenuto.ops.dense import dense_scan, driven_scan
 from sostenuto.ops.dense.reference import dense_scan_reference
 
@@ -21,7 +19,6 @@ TITLE = (
 TIMED = True
 CPU_SHAPES = ((784, 32, 128), (784, 128, 128))
 GPU_SHAPES = ((784, 128, 64), (784, 128, 128), (784, 128, 256))
-ROUNDS = 5
 STEP = 0.03
 
 
@@ -66,7 +63,7 @@ def _measure(steps: int, batch: int, hidden: int, device: str) -> dict[str, floa
     elif importlib.util.find_spec("torchrecurrent") is not None:
         module = importlib.import_module("torchrecurrent")
         jobs["torchrecurrent, antisymmetric"] = _layer(module.AntisymmetricRNN(hidden, hidden), x)
-    times = _interleaved(jobs, device)
+    times = interleaved(jobs, device)
     if device == "cuda":
         graphs = {name: graph_milliseconds(job) for name, job in jobs.items() if "plain loop" not in name}
         return {f"{name}, ms": value for name, value in graphs.items()} | {
@@ -154,21 +151,3 @@ def _error(precision: str, device: str) -> float:
     got = dense_scan(*arguments, precision=precision)[0].double()
     truth = dense_scan_reference(*(value.double() for value in arguments))[0]
     return ((got - truth).abs().max() / truth.abs().max()).item()
-
-
-def _interleaved(jobs: dict[str, Callable[[], Any]], device: str) -> dict[str, float]:
-    """Time all jobs in turn, so that a noisy machine disturbs all alike; each once beforehand to warm up."""
-    times: dict[str, list[float]] = {name: [] for name in jobs}
-    for attempt in range(ROUNDS + 1):
-        for name, job in jobs.items():
-            began = _clock(device)
-            job()
-            if attempt >= 1:
-                times[name].append(1e3 * (_clock(device) - began))
-    return {name: statistics.median(values) for name, values in times.items()}
-
-
-def _clock(device: str) -> float:
-    if device == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter()

@@ -1,15 +1,13 @@
 """UnICORNN's scan and layer against torch's LSTM and against the memory they must move, side by side in one run."""
 
 import importlib.util
-import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from tqdm import tqdm
 
-from sostenuto.benchmarks._graphs import graph_milliseconds
+from sostenuto.benchmarks._times import ROUNDS, graph_milliseconds, interleaved
 from sostenuto.nn import UnICORNN
 from sostenuto.ops.oscillator import oscillator_scan
 
@@ -17,7 +15,6 @@ TITLE = "UnICORNN's scan and layer against torch's LSTM and a copy of the same b
 TIMED = True
 CPU_SHAPES = ((1000, 128, 128), (784, 32, 128))
 GPU_SHAPES = ((1000, 128, 128), (784, 32, 256), (17984, 8, 32), (1000, 512, 512))
-ROUNDS, TURNS, SHORT_SECONDS = 7, 5, 0.03
 
 
 def run(progress: bool = True) -> dict[str, Any]:
@@ -41,7 +38,7 @@ def _measure(steps: int, batch: int, hidden: int, device: str) -> dict[str, floa
     jobs["LSTM(1, H)"] = _layer(torch.nn.LSTM(1, hidden, device=device), narrow)
     if importlib.util.find_spec("torchrecurrent") is not None and device == "cpu":
         jobs["torchrecurrent(H, H)"] = _layer(_torchrecurrent(hidden), wide)
-    times = _interleaved(jobs, device)
+    times = interleaved(jobs, device)
     if device == "cuda":
         times["scan, as a CUDA graph"] = graph_milliseconds(jobs["scan"])
     ratios = {
@@ -96,32 +93,3 @@ def _layer(layer: torch.nn.Module, x: torch.Tensor) -> Callable[[], Any]:
 def _torchrecurrent(hidden: int) -> torch.nn.Module:
     module = importlib.import_module("torchrecurrent")
     return module.UnICORNN(hidden, hidden)
-
-
-def _interleaved(jobs: dict[str, Callable[[], Any]], device: str) -> dict[str, float]:
-    """Time all jobs in turn, so that a noisy machine disturbs all alike; short ones several times in a round.
-
-    Each is called once more just before. What the job before left to tidy up is not the next one's time: after
-    torchrecurrent's the system took 50 ms to take memory back, during whatever came next.
-    """
-    times: dict[str, list[float]] = {name: [] for name in jobs}
-    waiting = jobs
-    for attempt in range(ROUNDS * TURNS):
-        for name, job in waiting.items():
-            job()
-            times[name].append(_seconds(job, device))
-        short = {name: job for name, job in jobs.items() if times[name][-1] < SHORT_SECONDS}
-        waiting = jobs if (attempt + 1) % TURNS == 0 else short
-    return {name: 1e3 * statistics.median(values) for name, values in times.items()}
-
-
-def _seconds(job: Callable[[], Any], device: str) -> float:
-    began = _clock(device)
-    job()
-    return _clock(device) - began
-
-
-def _clock(device: str) -> float:
-    if device == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter()

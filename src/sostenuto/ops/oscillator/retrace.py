@@ -48,14 +48,14 @@ def retrace(layers: Any, x: Float[Tensor, "T B F"], last: States) -> Retraced:
     """Find all states of a chunk from its last ones (rusch2021, eq. (7))."""
     from sostenuto.ops.oscillator.cpu import retrace as cpu
 
-    (T, B, channels), (L, _, H), dtype = x.shape, last[0].shape, last[0].dtype
+    (T, B, _), (L, _, H), dtype = x.shape, last[0].shape, last[0].dtype
     top, (kept, activated) = new((T, B, H), dtype), sweep.empty_trace(T, B, H, L, dtype)
     y, z = (part.detach().clone(memory_format=torch.contiguous_format) for part in last)
     y_peak, z_peak = y.abs(), z.abs()
     written = [part.numpy() for part in (y, z, y_peak, z_peak, kept, activated, top.view(T, B * H))]
-    read = layers, *sweep.flat_input(x), channels
     kernel: Any = cpu.invert_tile
-    run_blocks(lambda low, high: kernel(*read, *written, low, high), B, sweep.tile_of(B))
+    u = sweep.flat_input(x)
+    run_blocks(lambda low, high: kernel(layers, u, *written, low, high), B, sweep.tile_of(B))
     return Retraced(sweep.Trace(kept, activated, last[1].contiguous(), top), (y, z), (y_peak, z_peak))
 
 

@@ -83,13 +83,15 @@ def run_forward(
     keep: bool,
 ) -> tuple[Tensor, Tensor]:
     """Write the outputs into ``top`` and the last states into ``last``; give what is kept of all layers."""
-    (T, B, channels), (L, _, H) = x.shape, last[0].shape
+    (T, B, _), (L, _, H) = x.shape, last[0].shape
     kept, activated = empty_trace(T, B, H, L if keep else 0, top.dtype)
-    read = layers, *flat_input(x), channels
-    written = *(part.detach().contiguous() for part in first), *last, kept, activated, top.view(len(top), B * H)
-    outputs = [part.numpy() for part in written]
-    largest = [part.view(-1).numpy() for part in peaks or Peaks.empty(0, H, top.dtype)]
-    run_kernel(cpu.forward_tile, cpu.forward_tiles, (*read, *outputs[:-1], T, outputs[-1], *largest), B, tile_of(B))
+    y, z = (part.detach().contiguous().numpy() for part in first)
+    largest, holders = (part.view(-1).numpy() for part in peaks or Peaks.empty(0, H, top.dtype))
+    run = cpu.ForwardRun(
+        y, z, last[0].numpy(), last[1].numpy(), kept.numpy(), activated.numpy(), T, top.view(len(top), B * H).numpy(),
+        largest, holders,
+    )  # fmt: skip
+    run_kernel(cpu.forward_tile, cpu.forward_tiles, (layers, flat_input(x), run), B, tile_of(B))
     return kept, activated
 
 
@@ -145,15 +147,16 @@ class Sums(NamedTuple):
     def gradients(self, layers: Any, d_x: Float[Tensor, "T B F"] | None) -> TileGradients:
         """Add the tiles up."""
         (_, L, _, H), rows = self.vectors.shape, self.matrices.shape[1]
-        dtype, heights = self.y.dtype, [rows - (L - 1) * H, *[H] * (L - 1)]
         matrices, vectors = (part[0] if len(part) == 1 else part.sum(0) for part in (self.matrices, self.vectors))
         if len(layers.sizes) > 0:
             vectors[:, 1] *= layers.sizes[:, None] * layers.rates * (1 - layers.rates)
-        named = [torch.empty(H, height, dtype=dtype) for height in heights]
-        for matrix, part in zip(named, torch.from_numpy(matrices[:, :H]).split(heights), strict=True):
-            matrix.copy_(part.t())
-        parts = torch.from_numpy(vectors).to(dtype).view(3 * L, H).unbind()
-        return TileGradients(d_x, self.y, self.z, named, *(list(parts[kind::3]) for kind in range(3)))
+        kind, top = layers.weight.dtype, rows - (L - 1) * H
+        cuts = [0, *range(top, rows + 1, H)]
+        named = [
+            torch.from_numpy(matrices[low:high, :H].T.astype(kind, order="C")) for low, high in itertools.pairwise(cuts)
+        ]
+        parts = torch.from_numpy(vectors.astype(kind)).view(3 * L, H).unbind()
+        return TileGradients(d_x, self.y, self.z, named, *(list(parts[place::3]) for place in range(3)))
 
 
 def backward(
@@ -201,13 +204,15 @@ def run_backward(
     (T, B, channels), H = x.shape, y.shape[2]
     target = new((0, 1), y.dtype) if d_x is None else d_x.view(T, B * channels)
     most = new((0,), y.dtype) if largest is None else largest.detach().view(-1)
-    read = (
-        layers, *flat_input(x), channels, y.detach().contiguous().numpy(), *(trace.last.numpy(), trace.kept.numpy()),
-        trace.activated.numpy(), trace.top.view(T, B * H).numpy(), most.numpy(), *_arriving(d_top, B * H, y.dtype),
+    kept, activated = trace.kept.numpy(), trace.activated.numpy()
+    run = cpu.BackwardRun(
+        y.detach().contiguous().numpy(), trace.last.numpy(), kept, activated, trace.top.view(T, B * H).numpy(),
+        most.numpy(), *_arriving(d_top, B * H, y.dtype),
     )  # fmt: skip
     tile = tile_of(B)
-    written = sums.y.numpy(), sums.z.numpy(), target.numpy(), sums.matrices, sums.vectors, tile, begins
-    run_kernel(cpu.backward_tile, cpu.backward_tiles, (*read, *written), B, tile)
+    d_states = sums.y.numpy(), sums.z.numpy()
+    gradients = cpu.Gradients(*d_states, target.numpy(), sums.matrices, sums.vectors, tile, begins)
+    run_kernel(cpu.backward_tile, cpu.backward_tiles, (layers, flat_input(x), run, gradients), B, tile)
 
 
 def tile_of(batch: int) -> int:
@@ -273,11 +278,11 @@ def _borders(sizes: list[int]) -> Any:
     return np.array([0, *itertools.accumulate(sizes)])
 
 
-def flat_input(x: Tensor) -> tuple[Any, int, int]:
+def flat_input(x: Tensor) -> Any:
     """Give the input flat, and how far its steps and its rows lie apart: any layout whose channels are neighbors."""
     x = x.detach() if x.stride(2) == 1 or x.shape[2] == 1 else x.detach().contiguous()
     span = 1 + sum((size - 1) * stride for size, stride in zip(x.shape, x.stride(), strict=True))
-    return x.as_strided((span,), (1,)).numpy(), x.stride(0), x.stride(1)
+    return cpu.Input(x.as_strided((span,), (1,)).numpy(), x.stride(0), x.stride(1), x.shape[2])
 
 
 def _arriving(d_top: Tensor | None, columns: int, dtype: torch.dtype) -> tuple[Any, int]:

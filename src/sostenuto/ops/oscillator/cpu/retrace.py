@@ -20,13 +20,13 @@ COLUMNS = 2048
 
 @no_type_check
 @njit(**OPTIONS)
-def invert_tile(layers, u, u_step, u_row, channels, y, z, y_peak, z_peak, kept, activated, top, low, high):
+def invert_tile(layers, u, y, z, y_peak, z_peak, kept, activated, top, low, high):
     """Run batch rows ``low`` to ``high`` backwards; (y, z), the last states, become the first, with their largest."""
     L, H, T, R = y.shape[0], y.shape[2], top.shape[0], high - low
     n, first = R * H, low * H
     a = 0 * low  # if it were known when compiling, `empty` would be compiled for every place and number of rows
     K = max(CHUNK_ROWS // R, 1)
-    bottom, hidden = empty(top, K * R, channels, a), empty(top, K, n, a + 1)
+    bottom, hidden = empty(top, K * R, u.channels, a), empty(top, K, n, a + 1)
     drive = empty(top, K * R, whole_vectors(H, top), a + 2)
     w, g, b = empty(top, L, n, a + 5), empty(top, L, n, a + 6), empty(top, L, n, a + 7)
     y_now, z_now, g_now = empty(top, L, n, a + 8), empty(top, L, n, a + 9), empty(top, a + 1, COLUMNS, a + 10)[0]
@@ -39,7 +39,7 @@ def invert_tile(layers, u, u_step, u_row, channels, y, z, y_peak, z_peak, kept, 
     for chunk in range(chunks):
         start = (chunks - 1 - chunk) * K
         k = min(K, T - start)
-        gather_chunk(u, u_step, u_row, start, k, low, R, bottom)
+        gather_chunk(u.values, u.step, u.row, start, k, low, R, bottom)
         for layer in range(L):
             drive_chunk(layers, layer, bottom, hidden, drive, k * R, H, None)
             out = top if layer == L - 1 else kept[layer]

@@ -60,18 +60,76 @@ class Layers(NamedTuple):
     rates: Any
 
 
+class Input(NamedTuple):
+    """The input, flat: how far its steps and its batch rows lie apart, and its channels, which are neighbors."""
+
+    values: Any
+    step: Any
+    row: Any
+    channels: Any
+
+
+class ForwardRun(NamedTuple):
+    """The first states, and what a forward pass of ``T`` steps writes; an array without entries is not written.
+
+    ``kept`` (layer, time, column) takes the outputs of all layers but the top one, ``activated`` tanh of all; both have
+    no layer where no backward pass is wanted. ``top`` takes the top layer's outputs, ``largest`` (column) their largest
+    values over time and ``holders`` how many steps have them.
+    """
+
+    y: Any
+    z: Any
+    y_end: Any
+    z_end: Any
+    kept: Any
+    activated: Any
+    T: Any
+    top: Any
+    largest: Any
+    holders: Any
+
+
+class BackwardRun(NamedTuple):
+    """What the adjoint reads: the first y, the last z, what the forward pass kept, and the gradient of its outputs.
+
+    ``d_top`` has the gradient of each step's outputs, or one row that all share; where ``largest`` has the largest
+    outputs, it is for the steps that have them.
+    """
+
+    y: Any
+    z: Any
+    kept: Any
+    activated: Any
+    top: Any
+    largest: Any
+    d_top: Any
+    has_time_stride: Any
+
+
+class Gradients(NamedTuple):
+    """What the adjoint writes.
+
+    ``y`` and ``z`` are the gradients of the last states and become those of the first; states that nobody asks about
+    have no layers: gradients begin as 0. ``matrices`` (tile, row, column: the transposed matrices of all layers one
+    after the other) and ``vectors`` (tile, layer, w g b, unit) take the sums of each tile of ``tile`` rows; where it
+    ``begins``, they have no values yet.
+    """
+
+    y: Any
+    z: Any
+    u: Any
+    matrices: Any
+    vectors: Any
+    tile: Any
+    begins: Any
+
+
 @no_type_check
 @njit(**OPTIONS)
-def forward_tile(
-    layers, u, u_step, u_row, channels, y, z, y_end, z_end, kept, activated, T, top, largest, holders, low, high
-):
-    """Run batch rows ``low`` to ``high`` through all layers and ``T`` steps, from the states (y, z) to the last ones.
-
-    ``kept`` (layer, time, column) takes the outputs of all layers but the top one, ``activated`` tanh of all;
-    both have no layer where no backward pass is wanted. ``top`` takes the top layer's outputs, ``largest``
-    (column) their largest values over time and ``holders`` how many steps have them; what has no entries is not
-    written.
-    """
+def forward_tile(layers, u, run, low, high):
+    """Run batch rows ``low`` to ``high`` through all layers and steps of a `ForwardRun`."""
+    y, z, y_end, z_end, kept, activated, T, top, largest, holders = run
+    channels = u.channels
     L, H, R = y.shape[0], y.shape[2], high - low
     n, first, last = R * H, low * H, high * H
     a = 0 * low  # if it were known when compiling, `empty` would be compiled for every place and number of rows
@@ -91,7 +149,7 @@ def forward_tile(
     ahead = new_prefetch_list(a + 3)
     for start in range(0, T, K):
         k = min(K, T - start)
-        gather_chunk(u, u_step, u_row, start, k, low, R, bottom)
+        gather_chunk(u.values, u.step, u.row, start, k, low, R, bottom)
         gather_spans(layers.spans, start, low, H, span)
         for layer in range(L):
             out = top if layer == L - 1 else kept[layer] if layer < len(kept) else top[:0]
@@ -99,7 +157,7 @@ def forward_tile(
             activated_at, activated_stride = _row(rise, start, first, forgotten)
             out_at, out_stride = _row(out, start, first, unkept)
             prefetches = worth_prefetching(ahead, T * n * size, H if layer > 0 else channels)
-            _prefetch_inputs(prefetches, u, u_step, u_row, channels, start + K, min(K, T - start - K), low, R, layer)
+            _prefetch_inputs(prefetches, u, start + K, min(K, T - start - K), low, R, layer)
             add_prefetch(prefetches, 1, activated_at, activated_stride, n * size, k if activated_stride > 0 else 0)
             add_prefetch(prefetches, 2, out_at, out_stride, n * size, k if out_stride > 0 else 0)
             drive_chunk(layers, layer, bottom, hidden, drive, k * R, H, prefetches)
@@ -120,15 +178,16 @@ def forward_tile(
 
 @no_type_check
 @procedure
-def _prefetch_inputs(ahead, u, u_step, u_row, channels, start, k, low, R, layer):
+def _prefetch_inputs(ahead, u, start, k, low, R, layer):
     """Put the input of another chunk on the list, where its rows lie side by side, for the lowest layer."""
-    size, at = u.itemsize, u.ctypes.data + (start * u_step + low * u_row) * u.itemsize
+    size, channels = u.values.itemsize, u.channels
+    at = u.values.ctypes.data + (start * u.step + low * u.row) * size
     if layer > 0 or k <= 0:
         add_prefetch(ahead, 0, at, 0, 0, 0)
-    elif u_row == channels:
-        add_prefetch(ahead, 0, at, u_step * size, R * channels * size, k)
+    elif u.row == channels:
+        add_prefetch(ahead, 0, at, u.step * size, R * channels * size, k)
     else:
-        add_prefetch(ahead, 0, at, u_row * size, k * channels * size, R if u_step == channels else 0)
+        add_prefetch(ahead, 0, at, u.row * size, k * channels * size, R if u.step == channels else 0)
 
 
 @no_type_check
@@ -161,30 +220,18 @@ def _end_peaks(last, peak, largest, holders):
 
 @no_type_check
 @njit(**OPTIONS)
-def forward_tiles(
-    entry, threads, count, tile, layers, u, u_step, u_row, channels, y, z, y_end, z_end, kept, activated, T, top,
-    largest, holders,
-):  # fmt: skip
+def forward_tiles(entry, threads, count, tile, layers, u, run):
     """Run all tiles of `forward_tile`."""
-    parallel_for(forward_tile, entry, threads, count, tile, (layers, u, u_step, u_row, channels, y, z, y_end, z_end,
-         kept, activated, T, top, largest, holders))  # fmt: skip
+    parallel_for(forward_tile, entry, threads, count, tile, (layers, u, run))
 
 
 @no_type_check
 @njit(**OPTIONS)
-def backward_tile(
-    layers, u, u_step, u_row, channels, y, z, kept, activated, top, largest, d_top, has_time_stride, y_bar, z_bar, d_u,
-    d_matrices, d_tiles, tile, begins, low, high,
-):  # fmt: skip
-    """Run the adjoint of batch rows ``low`` to ``high``; z has the last states, y the first.
-
-    ``d_top`` has the gradient of each step's outputs, or one row that all share; where ``largest`` has the
-    largest outputs, it is for the steps that have them. ``y_bar`` and ``z_bar`` are the gradients of the last states
-    and become those of the first. ``d_matrices`` (tile, row, column: the transposed matrices of all layers one after
-    the other) and ``d_tiles`` (tile, layer, w g b, unit) take the sums of each tile of ``tile`` rows; where it
-    ``begins``, they have no values yet. States that nobody asks about have no layers: gradients begin as 0.
-    """
-    d_matrix, d_vectors = d_matrices[low // tile].reshape(-1), d_tiles[low // tile]
+def backward_tile(layers, u, run, gradients, low, high):
+    """Run the adjoint of batch rows ``low`` to ``high`` over a `BackwardRun`."""
+    y, z, kept, activated, top, largest, d_top, has_time_stride = run
+    y_bar, z_bar, d_u, d_matrices, d_tiles, tile, begins = gradients
+    d_matrix, d_vectors, channels = d_matrices[low // tile].reshape(-1), d_tiles[low // tile], u.channels
     L, H, T, R = y.shape[0], y.shape[2], top.shape[0], high - low
     n, first, last = R * H, low * H, high * H
     a = 0 * low  # if it were known when compiling, `empty` would be compiled for every place and number of rows
@@ -211,7 +258,7 @@ def backward_tile(
         k = min(K, T - start)
         flushes = chunk % FLUSH_CHUNKS == FLUSH_CHUNKS - 1 or chunk == chunks - 1
         first_flush = begins and chunk < FLUSH_CHUNKS
-        gather_chunk(u, u_step, u_row, start, k, low, R, bottom)
+        gather_chunk(u.values, u.step, u.row, start, k, low, R, bottom)
         gather_spans(layers.spans, start, low, H, span)
         for layer in range(L - 1, -1, -1):
             out = top if layer == L - 1 else kept[layer]
@@ -231,7 +278,7 @@ def backward_tile(
                      g_now, span, z_now[layer], y_cotangents[layer], z_cotangents[layer], w_sums[layer], g_sums[layer],
                      b_sums[layer], x_bar, spread)  # fmt: skip
             prefetches = worth_prefetching(ahead, T * n * size, k * R)
-            _prefetch_inputs(prefetches, u, u_step, u_row, channels, start - K, min(K, start), low, R, layer)
+            _prefetch_inputs(prefetches, u, start - K, min(K, start), low, R, layer)
             _prefetch_rows(prefetches, 1, out, start - K, first, min(K, start), n)
             _prefetch_rows(prefetches, 2, activated[layer], start - K, first, min(K, start), n)
             _prefetch_rows(
@@ -255,14 +302,9 @@ def backward_tile(
 
 @no_type_check
 @njit(**OPTIONS)
-def backward_tiles(
-    entry, threads, count, block, layers, u, u_step, u_row, channels, y, z, kept, activated, top, largest, d_top,
-    has_time_stride, y_bar, z_bar, d_u, d_matrices, d_tiles, tile, begins,
-):  # fmt: skip
+def backward_tiles(entry, threads, count, tile, layers, u, run, gradients):
     """Run all tiles of `backward_tile`."""
-    parallel_for(backward_tile, entry, threads, count, block, (layers, u, u_step, u_row, channels, y, z, kept,
-         activated, top, largest, d_top, has_time_stride, y_bar, z_bar, d_u, d_matrices, d_tiles, tile,
-         begins))  # fmt: skip
+    parallel_for(backward_tile, entry, threads, count, tile, (layers, u, run, gradients))
 
 
 @no_type_check
