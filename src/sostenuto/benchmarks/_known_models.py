@@ -238,7 +238,7 @@ def _signed() -> tuple[nn.Module, Tensor, Tensor]:
         optimizer.zero_grad()
         loss = nn.functional.cross_entropy(model(x), y) + 1e-3 * model.head.weight.square().sum()
         loss.backward()
-        return float(loss)
+        return float(loss.detach())
 
     optimizer.step(closure)
     return model, x, y
