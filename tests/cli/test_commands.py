@@ -153,3 +153,12 @@ class TestTune:
             result = call("tune", path, "--quiet", *options, "--out", tmp_path / "t")
             assert result.exit_code == 2
             assert fragment in said(result)
+
+
+def test_help_where_the_terminal_knows_ascii_alone():
+    plain = {**ONE_THREAD, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": ""}
+    command = [sys.executable, "-m", "sostenuto.cli", "fit", "--help"]
+    done = subprocess.run(command, capture_output=True, check=False, env=plain)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.isascii()
+    assert done.stderr == b""

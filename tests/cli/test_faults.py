@@ -180,3 +180,19 @@ def test_other_errors_come_through(made, run, monkeypatch):
     monkeypatch.setattr("sostenuto.training.run_folder.unpack_model", broken)
     with pytest.raises(RuntimeError, match="a defect"):
         call("predict", run, made / "waves.npz", *QUIET)
+
+
+@pytest.mark.parametrize("name", ["run/model.safetensors", "run/result.html", "run"])
+def test_an_audit_writes_over_nothing_of_the_run(made, run, name):
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    refused = call("audit", run, "--quiet", "--out", run.parent / name)
+    assert refused.exit_code == 2
+    assert said(refused).startswith(str(run))
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
+def test_a_warning_is_one_line(capsys):
+    from sostenuto.cli.errors import _say_warning
+
+    _say_warning("can't start\nnew thread")
+    assert capsys.readouterr().err == "sostenuto: warning: can't start new thread\n"

@@ -56,6 +56,24 @@ def test_json_and_a_file(trained, tmp_path):
     assert (tmp_path / "a" / "b.csv").read_text() == (trained / "run" / "predictions.csv").read_text()
 
 
+@pytest.mark.parametrize("name", ["test.npz", "run/model.safetensors", "run/config.toml", "link.csv"])
+def test_what_is_read_is_not_written_over(trained, tmp_path, name):
+    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "link.csv").symlink_to(tmp_path / "test.npz")
+    before = (tmp_path / name).read_bytes()
+    refused = call("predict", tmp_path / "run", tmp_path / "test.npz", "--out", tmp_path / name, *QUIET)
+    assert refused.exit_code == 2
+    assert "expected a file of its own to write, got one of the data or the run; choose another --out" in said(refused)
+    assert (tmp_path / name).read_bytes() == before
+
+
+def test_a_folder_is_no_file_for_predictions(trained, tmp_path):
+    refused = call("predict", trained / "run", trained / "test.npz", "--out", tmp_path, *QUIET)
+    assert refused.exit_code == 2
+    assert "expected a file to write, got a folder; name a file in it" in said(refused)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_targets_are_not_needed(trained, tmp_path):
     path = write_waves(tmp_path / "new.npz", 4, targets=None)
     result = call("predict", trained / "run", path, *QUIET)

@@ -1,5 +1,6 @@
 """The command line: parse, call, exit code."""
 
+import io
 import os
 import sys
 from typing import Annotated
@@ -56,6 +57,10 @@ def main() -> None:
     times as long. They are told to sleep soon, before torch is loaded, unless the caller has said otherwise.
     """
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that knows ASCII alone gets an escape for what it cannot show.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except (MemoryError, ImportError) as error:  # before a command has begun

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from sostenuto.cli.errors import ended, guarded
-from sostenuto.cli.options import DataDirOption, JsonOption, QuietOption
+from sostenuto.cli.options import DataDirOption, JsonOption, QuietOption, check_output
 
 CONDITION_MET = 3
 
@@ -53,8 +53,10 @@ def audit(
     options: dict[str, Any] = {"checks": check or "all", "budget": budget, "seed": seed, "thresholds": limits}
     options |= {"time_step": time_step, "time_unit": time_unit, "target_unit": target_unit}
     options |= {"max_seconds": max_seconds, "progress": not quiet and not as_json}
-    report = audit_source(model, data, data_dir, options, weights=weights, untrained=untrained, load=load_fitted)
     page = out or (Path(model) / "audit.html" if Path(model).is_dir() else Path("audit.html"))
+    for path in (page, page.with_suffix(".json"), *([] if card is None else [card])):
+        check_output(path, data, Path(model))
+    report = audit_source(model, data, data_dir, options, weights=weights, untrained=untrained, load=load_fitted)
     other = None
     if against:
         random = untrained and ":" in against

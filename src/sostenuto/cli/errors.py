@@ -103,7 +103,7 @@ def ended(message: str, code: int) -> typer.Exit:
 
 
 def _say_warning(message: Any, *_: Any, **__: Any) -> None:
-    print(f"sostenuto: warning: {in_options(str(message))}", file=sys.stderr)
+    print(f"sostenuto: warning: {in_options(' '.join(str(message).split()))}", file=sys.stderr)
 
 
 def in_options(message: str) -> str:

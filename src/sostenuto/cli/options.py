@@ -147,3 +147,15 @@ def seconds(text: str) -> float:
     if not 0 <= value < float("inf"):
         raise InputError(f"expected a time such as 60s, 5m or 1h, got {text!r}.")
     return value
+
+
+def check_output(out: Path, data: str | None, run: Path) -> None:
+    """Refuse a file to write where a folder is, and one over the data or over what makes the run."""
+    require(not out.is_dir(), f"{out}: expected a file to write", "got a folder", "name a file in it")
+    if not out.exists():
+        return
+    taken = [*([Path(data)] if data else []), *(run / name for name in ("config.toml", "split.json", "result.json"))]
+    taken += run.glob("*.safetensors")
+    same = [path for path in taken if path.exists() and out.samefile(path)]
+    hint = "choose another --out"
+    require(not same, f"{out}: expected a file of its own to write", "got one of the data or the run", hint)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from sostenuto.cli.errors import guarded
-from sostenuto.cli.options import DataDirOption, DeviceOption, JsonOption, QuietOption, takes_settings
+from sostenuto.cli.options import DataDirOption, DeviceOption, JsonOption, QuietOption, check_output, takes_settings
 
 
 @guarded
@@ -33,6 +33,8 @@ def predict(
     from sostenuto.training.config import overlaid
     from sostenuto.training.run_folder import open_folder
 
+    if out is not None:
+        check_output(out, data, run)
     folder, config = open_folder(run)
     settings["data"]["ignore"] = (*config.data.ignore, *settings["data"].get("ignore", ()))
     config = replace(config, data=overlaid(config.data, settings["data"]))
