@@ -21,7 +21,7 @@ help:
 	@echo "make lint    ruff, pyright and the import contract"
 	@echo "make format  let ruff rewrite what it can"
 	@echo "make docs    build the documentation into docs/_build/html, warnings are errors"
-	@echo "make verdicts  write the table of verdicts in docs/experiments.md from results/"
+	@echo "make verdicts  write the tables of docs/experiments.md and the README from results/"
 	@echo "make bench   run the benchmarks and store their results under results/"
 	@echo "make clean   remove .venv and everything that was built"
 
@@ -72,14 +72,16 @@ format: $(VENV)/stamp-lint
 
 docs: $(VENV)/stamp-docs
 	$(RUN) -m sphinx -j auto -W --keep-going -b html docs docs/_build/html
+	$(RUN) docs/check_links.py docs/_build/html
 	@echo "The documentation is $(CURDIR)/docs/_build/html/index.html"
 
 verdicts: $(VENV)/stamp-base
 	$(RUN) -m sostenuto.experiments.summary
+	$(RUN) docs/evidence.py
 
 bench: $(VENV)/stamp-base
 	$(VENV)/bin/sostenuto bench --out results
 
 clean:
-	rm -rf $(VENV) docs/_build docs/reference docs/results build dist htmlcov .coverage .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) docs/_build docs/reference docs/results docs/_executed build dist htmlcov .coverage .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests docs -name __pycache__ -type d -prune -exec rm -rf {} +
