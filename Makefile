@@ -9,12 +9,15 @@ INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check -c constrai
 DEMO := runs/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage lint format docs verdicts bench clean
+MINUTES ?= 30
+
+.PHONY: help demo test coverage attack lint format docs verdicts bench clean
 
 help:
 	@echo "make demo    compare models on digits to be remembered, audit one, write $(DEMO)/report.html"
 	@echo "make test    run every test"
 	@echo "make coverage  run every test and list what they miss"
+	@echo "make attack  damage, kill and starve it for MINUTES=30, write docs/reliability.md"
 	@echo "make lint    ruff, pyright and the import contract"
 	@echo "make format  let ruff rewrite what it can"
 	@echo "make docs    build the documentation into docs/_build/html, warnings are errors"
@@ -52,6 +55,9 @@ test: $(VENV)/stamp-test
 
 coverage: $(VENV)/stamp-test
 	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --dist loadfile --cov --cov-report=term
+
+attack: $(VENV)/stamp-test
+	OMP_NUM_THREADS=1 $(RUN) -m tests.attacks --minutes $(MINUTES)
 
 # pyright reads the optional packages too, so the test group is installed beside the linters.
 lint: $(VENV)/stamp-lint $(VENV)/stamp-test

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sostenuto.estimators.oscillators.features import OscillatorFeatures
     from sostenuto.estimators.oscillators.kernel import OscillatorKernel
     from sostenuto.estimators.oscillators.ridge import OscillatorRegressor
+    from sostenuto.estimators.oscillators.steps import OscillatorStepClassifier, OscillatorStepRegressor
     from sostenuto.estimators.recurrent import RecurrentClassifier, RecurrentRegressor
     from sostenuto.estimators.rntk.classifier import RNTKClassifier
     from sostenuto.estimators.rntk.nystroem import NystroemRNTK
@@ -28,6 +29,8 @@ __all__ = [
     "OscillatorFeatures",
     "OscillatorKernel",
     "OscillatorRegressor",
+    "OscillatorStepClassifier",
+    "OscillatorStepRegressor",
     "RNTKClassifier",
     "RNTKRegressor",
     "RecurrentClassifier",
@@ -48,6 +51,8 @@ _HOMES = {
     "OscillatorFeatures": "sostenuto.estimators.oscillators.features",
     "OscillatorKernel": "sostenuto.estimators.oscillators.kernel",
     "OscillatorRegressor": "sostenuto.estimators.oscillators.ridge",
+    "OscillatorStepClassifier": "sostenuto.estimators.oscillators.steps",
+    "OscillatorStepRegressor": "sostenuto.estimators.oscillators.steps",
     "RNTKClassifier": "sostenuto.estimators.rntk.classifier",
     "RNTKRegressor": "sostenuto.estimators.rntk.regressor",
     "RecurrentClassifier": "sostenuto.estimators.recurrent",

@@ -160,7 +160,8 @@ class OscillatorSummary(Record):
     ``periods`` are the middles of logarithmic bins, in steps; ``by_period[output][bin]``, ``by_channel`` and
     ``by_kind`` are shares of an output's squared weights. ``memory`` is the number of steps after which two states of
     the median oscillator under the same input have approached to 1 %, ``longest_memory`` that of the slowest; both are
-    exact, for every input. ``unseen_score`` is the leave-one-out score.
+    exact, for every input. ``unseen_score`` is the score of training sequences left out. ``reads`` says what the
+    regression reads: ``"shares"`` of the time above thresholds, or the outputs at all ``"steps"`` and recent values.
     """
 
     units: int
@@ -174,6 +175,7 @@ class OscillatorSummary(Record):
     memory: float
     longest_memory: float
     unseen_score: float
+    reads: str = "shares"
 
 
 @dataclass(frozen=True)

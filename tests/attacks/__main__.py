@@ -1,7 +1,8 @@
 """Attack the library and write what happened: ``python -m tests.attacks`` (``make attack``).
 
 Each attack runs in a process of its own, until it has its cases or its share of ``--minutes`` is up; the counts say how
-many there were. The outcomes go to ``results/attacks.json``, and from there into the table of ``docs/reliability.md``.
+many there were. The outcomes go to ``results/reliability/attacks.json``, and from there into the table of
+``docs/reliability.md``.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from tests.attacks.outcome import Bound
 from tests.attacks.table import write_table
 
 ROOT = Path(__file__).resolve().parents[2]
-RESULT = ROOT / "results" / "attacks.json"
+RESULT = ROOT / "results" / "reliability" / "attacks.json"
 
 
 @dataclass(frozen=True)

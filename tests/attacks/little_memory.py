@@ -12,7 +12,7 @@ from tests.attacks.full_disk import KEPT, NETWORK, OFTEN
 from tests.attacks.outcome import Bound, Outcome
 from tests.cli.small import write_waves
 
-PROMISE = "done, or exit code 1 or 2 and one sentence; then the same command works with more memory"
+PROMISE = "done, or exit code 1 or 2 and one sentence; a small fit then works with more memory"
 _MOST = 300 << 20
 
 

@@ -1,4 +1,4 @@
-"""The table of attacks in ``docs/reliability.md``, written from ``results/attacks.json``."""
+"""The table of attacks in ``docs/reliability.md``, written from ``results/reliability/attacks.json``."""
 
 import json
 from pathlib import Path

@@ -60,3 +60,23 @@ def test_import_time_reports_every_side(monkeypatch) -> None:
     assert record["median_seconds"] == warm
     assert record["ratio_to_torch"] == {"torch": 1.0, "sostenuto": 0.25, "sostenuto.nn": 1.5}
     assert len(record["seconds"]["torch"]) == 7
+
+
+def test_the_choice_is_put_beside_its_candidates(real_data):
+    from sostenuto.benchmarks import default_choice
+
+    record = default_choice.run(progress=False, sets=("ucr/Chinatown",), budget=0.5, data_dir=str(real_data))
+    row = record["sets"]["ucr/Chinatown"]
+    assert row["chosen"] in row["candidates"]
+    assert row["accuracy"] == row["candidates"][row["chosen"]]["accuracy"] > 0.9
+    assert row["best_accuracy"] == max(one["accuracy"] for one in row["candidates"].values())
+    assert record["mean"]["all"]["sets"] == 1
+
+
+def test_costs_of_oscillators_at_a_small_size():
+    from sostenuto.benchmarks import oscillator_scale
+
+    record = oscillator_scale.run(progress=False, sizes=(30, 10, 50, 32), streamed=200, series=60, part=20)
+    assert record["floor"]["fit_and_predict_over_floor"] > 1
+    assert record["stream"]["largest_difference"] < 1e-6
+    assert len(record["many"]["seconds_per_part_by_tenths"]) == 2

@@ -78,6 +78,8 @@ def test_options_of_a_network_choose_a_network(tmp_path):
 
 def test_time_for_all_lets_all_be_tried(tmp_path):
     train = write_waves(tmp_path / "train.npz", 12)
+    arrays = dict(np.load(train))
+    np.savez(train, X=arrays["X"], y=np.random.default_rng(0).permutation(arrays["y"]))  # nothing is always right
     result = call("fit", train, "--budget", "1h", "--out", tmp_path / "run", "--quiet")
     assert result.exit_code == 0, result.stderr
     candidates = json.loads((tmp_path / "run" / "choice.json").read_text())
@@ -104,10 +106,55 @@ def test_numbers_uneven_times_and_missing_values(tmp_path):
     assert json.loads(result.stdout)["score"] > 0.9
 
 
-def test_a_target_for_every_step_is_left_to_a_network(tmp_path):
+def test_a_target_for_every_step_is_answered_by_oscillators(tmp_path):
     steps = write_waves(tmp_path / "steps.npz", targets="steps")
-    words = said(call("fit", steps, "--task", "sequence", "--model", "oscillators", "--out", tmp_path / "run"))
-    assert "expected one target per sequence for oscillators, got sequence" in words
+    options = ("--task", "sequence", "--out", tmp_path / "run", "--budget", "1s", "--json")
+    result = call("fit", steps, *options)
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)
+    ridge = next(one["score"] for one in found["baselines"] if one["name"].startswith("ridge"))
+    assert (found["model"], found["metric"]) == ("oscillators", "rmse")
+    assert found["score"] < 0.5 * ridge  # running sums: five recent values do not tell them
+    candidates = json.loads((tmp_path / "run" / "choice.json").read_text())
+    assert [one["name"] for one in candidates] == ["oscillators", "stack"]
+    assert (candidates[0]["note"], candidates[1]["score"]) == ("cross-validation", None)
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert Page(page).faults == []
+    assert "recent values and sums are weighed at each step" in page
+    result = call("predict", tmp_path / "run", steps, "--quiet")
+    assert result.exit_code == 0, result.stderr
+    assert len(result.stdout.splitlines()) == 1 + 24 * 10
+
+
+def test_classes_of_steps_of_unequal_lengths(tmp_path):
+    generator = np.random.default_rng(0)
+    lines = ["series,time,x,kind"]
+    for series, length in enumerate(generator.integers(8, 30, 40)):
+        values = generator.normal(size=length)
+        kinds = np.where(values + np.concatenate([[0], values[:-1]]) > 0, "up", "down")
+        lines += [f"{series},{t},{v},{k}" for t, (v, k) in enumerate(zip(values, kinds, strict=True))]
+    table = tmp_path / "kinds.csv"
+    table.write_text("\n".join(lines))
+    options = ("--target", "kind", "--task", "sequence", "--budget", "1s", "--out", tmp_path / "run", "--json")
+    result = call("fit", table, *options)
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert found["model"] == "oscillators"
+    assert found["score"] > 0.9
+    words = said(call("fit", table, *options[:4], "--model", "rntk", "--out", tmp_path / "other"))
+    assert "expected one target per sequence for rntk, got sequence" in words
+
+
+def test_what_nothing_can_beat_ends_the_choice(tmp_path):
+    generator = np.random.default_rng(0)
+    kinds = np.arange(20) % 2
+    np.savez(tmp_path / "easy.npz", X=generator.normal(size=(20, 30)) + 10.0 * kinds[:, None], y=kinds)
+    result = call("fit", tmp_path / "easy.npz", "--budget", "1h", "--out", tmp_path / "run", "--quiet")
+    assert result.exit_code == 0, result.stderr
+    candidates = json.loads((tmp_path / "run" / "choice.json").read_text())
+    assert [one["score"] for one in candidates] == [1.0, None, None]
+    assert "no unseen answer was wrong" in candidates[1]["note"]
+    assert "no other can lead" in (tmp_path / "run" / "report.html").read_text()
 
 
 def test_a_budget_is_a_time_and_names_are_the_same_everywhere(tmp_path):

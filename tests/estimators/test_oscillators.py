@@ -295,3 +295,25 @@ def test_another_reference_is_another_matrix_on_disk(tmp_path):
     so.kernels.gram(so.OscillatorKernel(X, 20), X, out=tmp_path / "k.npy", progress=False)
     with pytest.raises(InputError, match="other"):
         so.kernels.gram(so.OscillatorKernel(X[:6], 20), X, out=tmp_path / "k.npy", progress=False)
+
+
+def test_a_few_gross_errors_among_the_targets_cost_little():
+    generator = np.random.default_rng(0)
+
+    def waves(count):
+        speed = generator.uniform(0.1, 1, count)
+        phase = generator.uniform(0, 6, (count, 1))
+        return np.sin(speed[:, None] * np.arange(80) + phase) + 0.1 * generator.normal(size=(count, 80)), speed
+
+    (values, speed), (unseen, truth) = waves(100), waves(100)
+    wrong = speed.copy()
+    wrong[[3, 30, 60, 90]] *= 1000
+    clean = so.OscillatorRegressor(200, random_state=0).fit(values, speed).score(unseen, truth)
+    spoiled = so.OscillatorRegressor(200, random_state=0).fit(values, wrong).score(unseen, truth)
+    assert clean > 0.9
+    assert spoiled > clean - 0.1
+    # Wide but honest targets are left to squares.
+    wide = np.exp(4 * speed)
+    plain = so.OscillatorRegressor(200, random_state=0).fit(values, wide)
+    weighted = so.OscillatorRegressor(200, random_state=0).fit(values, wide, sample_weight=np.ones(100))
+    np.testing.assert_allclose(plain.coef_, weighted.coef_)

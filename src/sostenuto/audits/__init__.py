@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sostenuto.audits.generalization.skill import skill
     from sostenuto.audits.gradients.flow import gradient_flow
     from sostenuto.audits.gradients.oscillator_gradients import oscillator_gradient_bounds
+    from sostenuto.audits.memory.attribution import attribution
     from sostenuto.audits.memory.data_memory import data_memory
     from sostenuto.audits.memory.exponential_sums import fit_exponential_sum, perturbed_sum_error
     from sostenuto.audits.memory.function import memory_function
@@ -47,6 +48,7 @@ _HOMES = {
     "generalization.skill": ("skill",),
     "gradients.flow": ("gradient_flow",),
     "gradients.oscillator_gradients": ("oscillator_gradient_bounds",),
+    "memory.attribution": ("attribution",),
     "memory.data_memory": ("data_memory",),
     "memory.exponential_sums": ("fit_exponential_sum", "perturbed_sum_error"),
     "memory.function": ("memory_function",),
@@ -73,6 +75,7 @@ __all__ = [
     "Check",
     "adapt",
     "adversarial_accuracy",
+    "attribution",
     "calibration",
     "certified_accuracy",
     "certified_radius",

@@ -16,6 +16,7 @@ from tqdm import tqdm
 from sostenuto.audits.base import UNDECIDED, AuditResult, Check, Judged
 from sostenuto.audits.batches import EvalBatch, eval_batch, is_real, named_part
 from sostenuto.audits.checks import all_checks, all_thresholds
+from sostenuto.audits.conduct import misconduct
 from sostenuto.audits.context import BUDGETS, AuditContext, Cost, measured_cost
 from sostenuto.audits.model import audited, place_of
 from sostenuto.audits.recognize import BlackBox, recognize
@@ -25,6 +26,8 @@ from sostenuto.training.processes import environment
 
 SKILL = "skill"
 """The check that decides whether the others have anything to say."""
+GROWTH = 0.7
+"""Changes of the state that grow by more than e to this over a sequence, to twice, hide what is remembered."""
 NO_SKILL = "Undecided: the model is not shown to be better than guessing."
 
 
@@ -195,12 +198,13 @@ def audit(
         target_scale=target_scale,
         target_unit=target_unit,
     )
+    wrong = misconduct(model, data, seed)
     results, refused = _run(names, context, y is not None, progress)
     device, _ = place_of(model)
     return AuditReport(
         model=given.name,
         classes=given.classes,
-        notes=given.notes,
+        notes=(*given.notes, f"No verdict is given: {wrong}.") if wrong else given.notes,
         num_parameters=sum(parameter.numel() for parameter in model.parameters()),
         num_sequences=len(context.data.values),
         num_steps=int(data.values.shape[1]),
@@ -212,7 +216,7 @@ def audit(
         weights=weights_checksum(model),
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         results=results,
-        verdicts=_judged(results, bounds),
+        verdicts=_judged(results, bounds, f"Undecided: {wrong}." if wrong else ""),
         refused=refused,
         environment=environment(str(device)),
     )
@@ -285,21 +289,39 @@ def _missing(check: Check, context: AuditContext, has_targets: bool) -> str:
 
 
 def _judged(
-    results: Mapping[str, AuditResult], thresholds: Mapping[str, Mapping[str, float]]
+    results: Mapping[str, AuditResult], thresholds: Mapping[str, Mapping[str, float]], doubt: str = ""
 ) -> dict[str, CheckVerdict]:
-    """Judge every result; where the model is not better than guessing beyond doubt, nothing else is decided."""
+    """Judge every result; where the model is not better than guessing beyond doubt, nothing else is decided.
+
+    A ``doubt`` about the model as a whole leaves everything undecided.
+    """
     verdicts: dict[str, CheckVerdict] = {}
     skilled = True
     for name, result in results.items():
         check, own = all_checks()[name], thresholds.get(name, {})
         judged = check.judge(result, own)
-        if name == SKILL:
+        if doubt:
+            judged = Judged("unknown", UNDECIDED, f"{doubt} {judged.basis or result.summary()}")
+        elif name == SKILL:
             skilled = judged.outcome in ("good", "caution")
         elif not skilled:
             judged = Judged("unknown", UNDECIDED, f"{NO_SKILL} {judged.basis or result.summary()}")
+        grown = _growing(results.get("lyapunov"), result) if name == "memory" and judged.outcome == "good" else ""
+        if grown:
+            judged = Judged("unknown", UNDECIDED, f"{grown} {judged.basis or result.summary()}")
         number = None if check.number is None else check.number(result)
         verdicts[name] = CheckVerdict(judged.outcome, judged.label, judged.basis or result.summary(), number, dict(own))
     return verdicts
+
+
+def _growing(stability: Any, memory: Any) -> str:
+    """Say why what older input changes may be growth of any change, and not memory; empty where it is not."""
+    if stability is None or not stability.parts:
+        return ""
+    rate = max(stability.largest, stability.parts[1])
+    if rate * memory.num_steps <= GROWTH:
+        return ""
+    return "Undecided: small changes of the state grow along the data, so that old ones may count for that alone."
 
 
 def _training_part(model: nn.Module, given: Any, y: Any, scale: Any) -> EvalBatch | None:

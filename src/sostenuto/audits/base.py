@@ -65,6 +65,7 @@ class Check:
         run: measures, or raises `InputError` with the reason why it cannot.
         judge: turns a result into an outcome, given the thresholds.
         thresholds: the defaults of what a user may set, by name.
+        describes: whether it says what is so, without a word on whether that is good.
         number: the one number that ``--fail-if`` compares, and differences between two models are told in.
     """
 
@@ -78,6 +79,7 @@ class Check:
     needs: tuple[Need, ...] = ()
     thresholds: Mapping[str, float] = field(default_factory=dict)
     number: Callable[[Any], float | None] | None = None
+    describes: bool = False
 
 
 def graded(

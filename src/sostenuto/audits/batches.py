@@ -115,6 +115,13 @@ class EvalBatch(ABC):
         """Count the answers of each sequence."""
         return self.mask.sum(1).numpy() if self.has_step_targets else np.ones(len(self.values), int)
 
+    @cached_property
+    def groups(self) -> Int[np.ndarray, " batch"]:
+        """Number the different sequences: those with the same true steps have the same number."""
+        lengths = self.mask.sum(1).tolist()
+        rows = [hashlib.sha256(row[:n].numpy().tobytes()).digest() for row, n in zip(self.values, lengths, strict=True)]
+        return np.unique(np.array(rows), return_inverse=True)[1]
+
     @property
     def owners(self) -> Int[np.ndarray, " answer"]:
         """Name the sequence of every answer that counts."""

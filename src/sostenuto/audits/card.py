@@ -21,7 +21,7 @@ def model_card(report: AuditReport) -> str:
     for name, verdict in report.verdicts.items():
         value = "" if verdict.number is None else number(verdict.number)
         limits = ", ".join(f"{key} = {number(limit)}" for key, limit in verdict.thresholds.items())
-        outcome = f"{MARKS[verdict.outcome]}: {verdict.label}"
+        outcome = verdict.label if all_checks()[name].describes else f"{MARKS[verdict.outcome]}: {verdict.label}"
         lines.append(f"| {all_checks()[name].title} | {outcome} | {_plain(verdict.text)} | {value} | {limits} |")
     for name, reason in report.refused.items():
         lines.append(f"| {all_checks()[name].title} | not measured | {_plain(reason)} | | |")

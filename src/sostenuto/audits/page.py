@@ -6,21 +6,23 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from sostenuto.audits.audit import AuditReport, CheckVerdict
-from sostenuto.audits.base import AuditResult
+from sostenuto.audits.base import AuditResult, points
 from sostenuto.audits.batches import score_words
 from sostenuto.audits.checks import all_checks
+from sostenuto.audits.differences import paired_differences
 from sostenuto.audits.stability.lyapunov_spectrum import LyapunovSpectrum
 from sostenuto.checks import require
 from sostenuto.data.files.atomic import write_atomically
 from sostenuto.report.figures.plot import plotted
 from sostenuto.report.judgment import Judgment
-from sostenuto.report.numbers import count, counted, duration, number
+from sostenuto.report.numbers import count, counted, duration, number, percent
 from sostenuto.report.page import compose
 from sostenuto.report.section import (
     Card,
     Cards,
     Cell,
     Column,
+    Columns,
     Facts,
     Figures,
     Picture,
@@ -66,7 +68,7 @@ def save(
 
 def judge(report: AuditReport) -> Judgment:
     """Sum the verdicts up: the worst outcome, and how many of each there are."""
-    verdicts = report.verdicts
+    verdicts = {name: one for name, one in report.verdicts.items() if not all_checks()[name].describes}
     if not verdicts:
         return Judgment("unknown", "Nothing measured", "No check could be run on this model.")
     worst = min(verdicts.values(), key=lambda one: ORDER[one.outcome])
@@ -118,7 +120,10 @@ def verdict_section(report: AuditReport) -> Section:
         Verdict("unknown", _unasked(reason), f"{all_checks()[name].title} {_sentence(reason)}")
         for name, reason in report.refused.items()
     ]
-    return Section("Verdicts", "verdicts", tuple(parts))
+    middle = (len(parts) + 1) // 2
+    if middle == len(parts):
+        return Section("Verdicts", "verdicts", tuple(parts))
+    return Section("Verdicts", "verdicts", (Columns(tuple(parts[:middle]), tuple(parts[middle:])),))
 
 
 def _shown(title: str, verdict: CheckVerdict) -> Verdict:
@@ -149,7 +154,42 @@ def comparison_section(report: AuditReport, other: AuditReport, name: str, other
     columns = (Column("question"), Column(name), Column(other_name))
     table = Table("Two models, check by check", columns, tuple(rows))
     remarks = (Prose(remark) for remark in differences(report, other))
-    return Section("Side by side", "side-by-side", (*remarks, table))
+    return Section("Side by side", "side-by-side", (*remarks, *_tested(report, other, name, other_name), table))
+
+
+def _tested(report: AuditReport, other: AuditReport, name: str, other_name: str) -> tuple[Table | Prose, ...]:
+    """Say which scores differ by more than chance, on the same sequences."""
+    found = paired_differences(report, other, seed=report.seed)
+    if not found:
+        return (Prose("No score was measured on the same sequences for both, so no difference is tested.", note=True),)
+    shares = report.task == "classification"
+    what = "accuracy" if shares else "mean squared error"
+    conditions = {"skill": "as they are", "noise": "under the strongest noise", "attack": "under the strongest attack"}
+
+    def shown(value: float) -> str:
+        return percent(value) if shares else number(value, digits=3)
+
+    def moved(value: float) -> str:
+        return points(value) if shares else number(value, digits=3)
+
+    rows = tuple(
+        (
+            Cell(f"{what}, {conditions[one.check]}", note=f"{counted(one.sequences, 'sequence')}, {one.test}"),
+            Cell(shown(one.first)),
+            Cell(shown(one.second)),
+            Cell(moved(one.difference), note=f"{moved(one.low)} to {moved(one.high)}"),
+            Cell(number(one.adjusted, digits=2), note="more than chance" if one.significant else "may be chance"),
+        )
+        for one in found
+    )
+    columns = (
+        Column("on the same sequences"),
+        Column(name, numeric=True),
+        Column(other_name, numeric=True),
+        Column("difference", "points, 95 % interval" if shares else "95 % interval", numeric=True),
+        Column("p", "after Holm's correction", numeric=True),
+    )
+    return (Table("Which differences are more than chance", columns, rows),)
 
 
 def differences(report: AuditReport, other: AuditReport) -> list[str]:
@@ -200,7 +240,8 @@ def _section(report: AuditReport, name: str, result: AuditResult) -> Section:
     limits = ", ".join(f"{key} {number(limit)}" for key, limit in verdict.thresholds.items())
     method = f"{result.method} Seed {result.seed}." + (f" Thresholds: {limits}." if limits else "")
     shown = Verdict(verdict.outcome, verdict.label, verdict.text)
-    return Section(check.title, name, (shown, Figures((picture,), check.caption), Prose(method, note=True)))
+    columns = Columns((shown, Prose(method, note=True)), (Figures((picture,), check.caption),))
+    return Section(check.title, name, (columns,))
 
 
 def draw(result: AuditResult) -> Figure:

@@ -144,8 +144,12 @@ def folded_parts(dataset: Dataset, config: RunConfig, folds: int) -> list[Parts]
     ]
 
 
-def cross_validate(divided: list[Parts], config: RunConfig, device: str) -> dict[str, Any]:
-    """Train once on every fold; a setting that diverges is recorded with its reason and ranks last."""
+def cross_validate(divided: list[Parts], config: RunConfig, device: str, *, last: bool = False) -> dict[str, Any]:
+    """Train once on every fold; a setting that diverges is recorded with its reason and ranks last.
+
+    The score is that of the best epoch, as in a run with a validation part; with ``last`` that of the last one, which a
+    run without a validation part keeps: the best of many epochs on a few sequences promises too much.
+    """
     values, epochs, seconds = [], [], 0.0
     metric, sign = "", 1
     for parts in divided:
@@ -156,7 +160,9 @@ def cross_validate(divided: list[Parts], config: RunConfig, device: str) -> dict
                 raise
             return {"score": None, "reason": str(error)}
         metric, sign = fitted.objective.metric, 1 if fitted.objective.higher_is_better else -1
-        best = next((row for row in fitted.progress.history if row["epoch"] == fitted.progress.best_epoch), None)
+        history = fitted.progress.history
+        kept = history[-1]["epoch"] if last and history else fitted.progress.best_epoch
+        best = next((row for row in history if row["epoch"] == kept), None)
         if best is None:
             return {"score": None, "reason": "the validation score was never a finite number"}
         values.append(best[f"validation_{metric}"])

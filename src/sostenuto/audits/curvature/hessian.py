@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from scipy.linalg import eigh_tridiagonal
 from torch import nn
 
@@ -24,6 +25,8 @@ LEAST_ROWS, LEAST_STEPS = 8, 6
 MOST_BYTES = 2**30
 """What the intermediate values of one product may take."""
 NEWTON_STEPS = 6
+SURPRISES, SURPRISE_STEP = 4, 0.01
+"""Random steps that try whether the loss is as smooth as its Hessian says, as a share of each tensor's size."""
 FEW_WEIGHTS = 300
 """Up to so many weights the whole matrix is formed, and every number is exact."""
 
@@ -35,12 +38,14 @@ class HessianSpectrum(AuditResult):
     ``top`` are the largest eigenvalues, largest first; ``bottom`` the least. ``condition`` is the largest eigenvalue
     over the least in size among those asked for: a lower bound of the condition number. ``nodes`` and ``weights`` are
     eigenvalues of Lanczos' small matrices and the share of the spectrum each stands for. ``descent`` is the share of
-    the loss that a step of Newton's method promises to take off, ½ gᵀH⁻¹g / L; ``converged`` whether the outermost
-    eigenvalues settled, and ``sequences`` how many the loss was taken over.
+    the loss that a step of Newton's method promises to take off, ½ gᵀH⁻¹g / L; ``surprise`` the share of the loss that
+    random steps of a hundredth of each weight's size changed beyond what gradient and Hessian say, up or down.
+    ``converged`` says whether the outermost eigenvalues settled, ``sequences`` how many the loss was taken over.
     """
 
     num_weights: int
     sequences: int
+    surprise: float
     gradient_norm: float
     descent: float
     converged: bool
@@ -60,7 +65,7 @@ class HessianSpectrum(AuditResult):
         if self.bottom < -0.01 * abs(self.top[0]):
             said += f"; it falls away along some directions (least eigenvalue {number(self.bottom, digits=3)}), "
             said += "so this is not a minimum"
-        said += f"; a step downhill promises {percent(min(self.descent, 1.0))} less"
+        said += f"; a step downhill promises to take {percent(min(self.descent, 1.0))} off the loss"
         if not self.converged:
             said += "; time allowed for a rough estimate alone, and eigenvalues further out may have been missed"
         return said + "."
@@ -141,6 +146,7 @@ def hessian_spectrum(
         slope = hessian.gradient()
         gradient = float(np.linalg.norm(slope))
         promised = _promised(hessian, slope, max(abs(spectrum["top"][0]), abs(spectrum["bottom"])))
+        surprise = _surprise(hessian, slope, generator)
         descent = promised / max(hessian.loss(), 1e-300) if promised > 0 else 0.0
     device, dtype = place_of(model)
     how = (
@@ -157,6 +163,7 @@ def hessian_spectrum(
         sequences=len(data.values),
         gradient_norm=gradient,
         descent=descent,
+        surprise=surprise,
         converged=steps is None,
         exact=exact,
         **spectrum,
@@ -202,6 +209,31 @@ def _promised(hessian: Hessian, slope: Vector, largest: float) -> float:
         return 0.0
     nodes, weights = _lanczos(hessian.product, slope / length, min(NEWTON_STEPS, hessian.size))
     return float(0.5 * length**2 * np.sum(weights / np.maximum(nodes, 1e-3 * largest)))
+
+
+def _surprise(hessian: Hessian, slope: Vector, generator: np.random.Generator) -> float:
+    """Try random steps, each weight by about a hundredth of its tensor's size, and compare the loss with a parabola.
+
+    A loss with jumps, as behind signs and roundings, has a gradient and a Hessian that know nothing of them.
+    """
+    start = [parameter.detach().clone() for parameter in hessian.parameters]
+    sizes = np.concatenate([np.full(one.numel(), float(one.square().mean().sqrt())) for one in start])
+    before, off = hessian.loss(), 0.0
+    try:
+        for _ in range(SURPRISES):
+            step = SURPRISE_STEP * sizes * generator.standard_normal(hessian.size)
+            expected = float(slope @ step + 0.5 * step @ hessian.product(step))
+            moved = torch.from_numpy(step)
+            with torch.no_grad():
+                places = moved.split([one.numel() for one in start])
+                for parameter, kept, part in zip(hessian.parameters, start, places, strict=True):
+                    parameter.copy_(kept + part.view_as(kept).to(kept))
+            off = max(off, abs(hessian.loss() - before - expected))
+    finally:
+        with torch.no_grad():
+            for parameter, kept in zip(hessian.parameters, start, strict=True):
+                parameter.copy_(kept)
+    return off / max(before, 1e-300)
 
 
 def _timed(hessian: Hessian, seconds: float) -> Hessian:
@@ -318,6 +350,9 @@ def _judge(result: HessianSpectrum, limits: Mapping[str, float]) -> Judged:
     if falling > 2 * limits["negative"] or descent > 2 * limits["descent"]:
         return Judged("caution", "Not a minimum", basis)
     small = falling <= limits["negative"] / 2 and descent <= limits["descent"] / 2
+    if result.surprise > limits["descent"]:
+        told = f"Small random steps changed the loss by {percent(result.surprise)} more than its curvature explains."
+        return Judged("unknown", UNDECIDED, f"{told} {basis}")
     if small and result.top[0] > 0 and result.converged:
         return Judged("good", "A minimum", basis)
     return Judged("unknown", UNDECIDED, basis)

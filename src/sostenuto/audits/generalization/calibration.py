@@ -5,15 +5,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from torch import nn
 
 from sostenuto.audits.base import UNDECIDED, AuditResult, Check, Judged, points
 from sostenuto.audits.batches import classification_batch
 from sostenuto.audits.context import AuditContext
 from sostenuto.audits.generalization.measures import Measures, collect_answers, measure
+from sostenuto.audits.intervals import normal_quantile
 from sostenuto.audits.model import audited, place_of
 from sostenuto.checks import check_count
 from sostenuto.report.numbers import counted, number, percent
+from sostenuto.results import Numbers
 from sostenuto.training.processes import environment
 
 METHOD = (
@@ -22,12 +25,21 @@ METHOD = (
     "chance, from 400 simulated data sets; the model in evaluation mode, in {precision}."
 )
 
+REPEATS = 4
+"""Further calls, which show whether the model's own noise decides."""
+UNEVEN = 0.01
+"""So often would chance alone make some class of an honest model seem told too boldly or too timidly."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration(AuditResult):
-    """Confidence beside accuracy; see `Measures` for the numbers."""
+    """Confidence beside accuracy; see `Measures` for the numbers.
+
+    ``repeated`` are the calibration errors of further calls with the same sequences, where those answer differently.
+    """
 
     measures: Measures
+    repeated: Numbers = ()
 
     @property
     def calibrated(self) -> bool:
@@ -109,7 +121,9 @@ def calibration(
     check_count("batch_size", batch_size)
     data = classification_batch(model, X, y, lengths)
     with audited(model, seed):
-        answers = collect_answers(model, data, batch_size)
+        answers, *again = (collect_answers(model, data, batch_size) for _ in range(1 + REPEATS))
+        differ = [not torch.equal(one.log_probabilities, answers.log_probabilities) for one in again]
+        repeated = [measure(one, bins, seed).calibration_error for one in again] if any(differ) else []
     device, dtype = place_of(model)
     return Calibration(
         model=type(model).__name__,
@@ -119,11 +133,13 @@ def calibration(
         checksum=data.checksum(),
         environment=environment(str(device)),
         measures=measure(answers, bins, seed),
+        repeated=tuple(repeated),
     )
 
 
 def _run(context: AuditContext) -> Calibration:
-    return calibration(context.model, *context.arguments, lengths=context.lengths, seed=context.seed)
+    data = context.affordable(forward=1 + REPEATS)
+    return calibration(context.model, data.values, data.targets, lengths=data.lengths, seed=context.seed)
 
 
 def _judge(result: Calibration, limits: Mapping[str, float]) -> Judged:
@@ -133,12 +149,22 @@ def _judge(result: Calibration, limits: Mapping[str, float]) -> Judged:
         f"{result.summary()} Honest where chance explains the distance and would not explain one of "
         f"{points(honest)} points."
     )
+    chances = normal_quantile(UNEVEN / (2 * measures.classes_told))
+    errors = (measures.calibration_error, *result.repeated)
+    if min(errors) <= measures.calibrated_high < max(errors):
+        return Judged("unknown", UNDECIDED, f"{basis} Further calls with the same sequences say otherwise.")
+    if result.calibrated and measures.worst_class > chances:
+        told = "For one class it is too sure and for another not sure enough, though on the whole the two cancel"
+        told += f" ({number(measures.worst_class, digits=2)} standard deviations of chance)."
+        return Judged("caution", "Uneven confidence", f"{told} {basis}")
     if result.calibrated:
         return (
             Judged("good", "Honest confidence", basis)
             if measures.calibrated_high <= honest
             else Judged("unknown", UNDECIDED, f"{basis} There are too few answers to tell.")
         )
+    if measures.calibration_error <= measures.calibrated_most:
+        return Judged("unknown", UNDECIDED, f"{basis} Chance alone would show as much once in 20 to 200 audits.")
     label = "Overconfident" if result.overconfidence > 0 else "Underconfident"
     return Judged("bad" if measures.calibration_error > limits["broken"] else "caution", label, basis)
 

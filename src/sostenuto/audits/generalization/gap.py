@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from sostenuto.audits.base import AuditResult, Check, Judged, graded, points
 from sostenuto.audits.batches import EvalBatch, Measure, eval_batch, is_real, named_part, score_words
@@ -41,6 +41,10 @@ class PartScore(Record):
     guess: float
 
 
+SHARED = 0.01
+"""A test part of which a larger share was trained on shows nothing new."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class GeneralizationGap(AuditResult):
     """Both parts measured, their gap, and the bound of fermanian2021 on new sequences.
@@ -61,6 +65,7 @@ class GeneralizationGap(AuditResult):
     bound_reason: str
     bound_terms: dict[str, float] = field(default_factory=dict)
     unit: str = ""
+    shared: int = 0
 
     def summary(self) -> str:
         """Say both scores, the gap with its error, and the guarantee."""
@@ -199,7 +204,22 @@ def generalization_gap(
         bound_reason=reason,
         bound_terms=terms,
         unit=target_unit,
+        shared=_shared(*parts),
     )
+
+
+def _shared(train: EvalBatch, test: EvalBatch) -> int:
+    """Count the sequences of the test part that stand in the training part too."""
+    known = {_digest(row) for row in _rows(train)}
+    return sum(_digest(row) in known for row in _rows(test))
+
+
+def _rows(part: EvalBatch) -> list[Tensor]:
+    return [row[:n] for row, n in zip(part.values, part.mask.sum(1).tolist(), strict=True)]
+
+
+def _digest(row: Tensor) -> bytes:
+    return hashlib.sha256(row.contiguous().numpy().tobytes()).digest()
 
 
 def _scored(model: nn.Module, data: EvalBatch, batch_size: int) -> PartScore:
@@ -262,6 +282,9 @@ def _judge(result: GeneralizationGap, limits: Mapping[str, float]) -> Judged:
         f"{result.summary()} Judged by the interval of the gap, {points(gap - half)} to {points(gap + half)} points; "
         f"it carries over up to {points(limits['small'])} and overfits beyond {points(limits['large'])}."
     )
+    if result.shared > SHARED * result.test.sequences:
+        told = f"{counted(result.shared, 'sequence')} of the test part were trained on."
+        return Judged("caution", "Not new", f"{told} {basis}")
     labels = ("Carries over", "Overfits a little", "Overfits")
     return graded((gap - half, gap + half), limits["small"], limits["large"], labels, basis)
 

@@ -1,6 +1,7 @@
 """What a classifier's scores are worth on labeled sequences: loss, accuracy, Brier score, reliability."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,7 +34,10 @@ class Measures(Record):
     ``loss`` is the cross-entropy in nats; ``brier`` Σ_k (p_k − 1{y = k})², from 0 to 2; ``confidence`` the mean of the
     highest probability. ``calibration_error`` is Σ_b (n_b/n)·|accuracy_b − confidence_b| over the bins. It is above 0
     even for a calibrated model, by chance: ``calibrated_mean`` and ``calibrated_high`` are the mean and the 95 %
-    quantile of what such a model with the same confidences would show.
+    quantile of what such a model with the same confidences would show. ``calibrated_most`` is
+    their 99.5 % quantile, beyond which chance is no longer believed; ``worst_class`` is the largest distance, in
+    standard deviations of chance, between mean confidence and the share that was right, over the answers that name one
+    class; ``classes_told`` how many classes were named.
     """
 
     count: int
@@ -48,6 +52,9 @@ class Measures(Record):
     calibrated_mean: float
     calibrated_high: float
     bins: tuple[ReliabilityBin, ...]
+    calibrated_most: float = 0.0
+    worst_class: float = 0.0
+    classes_told: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +90,7 @@ def measure(answers: Answers, bins: int, seed: int) -> Measures:
     owners = answers.owners.numpy()
     reliability = reliability_bins(confidence, right, bins)
     error = sum(one.count * abs(one.accuracy - one.confidence) for one in reliability) / len(right)
-    usual, high = _calibrated_error(confidence, bins, seed)
+    usual, high, most = _calibrated_error(confidence, bins, seed)
     return Measures(
         count=len(right),
         loss=float(loss.mean()),
@@ -97,7 +104,19 @@ def measure(answers: Answers, bins: int, seed: int) -> Measures:
         calibrated_mean=usual,
         calibrated_high=high,
         bins=reliability,
+        calibrated_most=most,
+        **_by_class(chosen.numpy(), confidence, right),
     )
+
+
+def _by_class(
+    chosen: Int[np.ndarray, " answer"], confidence: Float[np.ndarray, " answer"], right: Bool[np.ndarray, " answer"]
+) -> dict[str, Any]:
+    """Compare confidence and truth for each class that is named: two wrongs may make a right on the whole."""
+    off = np.bincount(chosen, weights=right - confidence)
+    chance = np.sqrt(np.bincount(chosen, weights=confidence * (1 - confidence)))
+    told = np.bincount(chosen) > 0
+    return {"worst_class": float((np.abs(off) / np.maximum(chance, 0.5))[told].max()), "classes_told": int(told.sum())}
 
 
 def standard_error(values: Float[np.ndarray, " answer"], owners: Int[np.ndarray, " answer"]) -> float:
@@ -132,12 +151,12 @@ def _places(confidence: np.ndarray, bins: int) -> np.ndarray:
     return np.minimum((confidence * bins).astype(int), bins - 1)
 
 
-def _calibrated_error(confidence: np.ndarray, bins: int, seed: int) -> tuple[float, float]:
-    """Draw right and wrong answers with the stated probabilities; give the calibration error's mean and quantile."""
+def _calibrated_error(confidence: np.ndarray, bins: int, seed: int) -> tuple[float, float, float]:
+    """Draw right and wrong answers with the stated probabilities; give the error's mean, 95 % and 99.5 % quantile."""
     places = _places(confidence, bins)
     generator = np.random.default_rng(seed)
     found = np.empty(SAMPLES)
     for index in range(SAMPLES):
         off = (generator.random(len(confidence)) < confidence) - confidence
         found[index] = np.abs(np.bincount(places, weights=off)).sum() / len(confidence)
-    return float(found.mean()), float(np.quantile(found, 0.95))
+    return float(found.mean()), float(np.quantile(found, 0.95)), float(np.quantile(found, 0.995))

@@ -17,10 +17,12 @@ from sostenuto.audits.context import AuditContext
 from sostenuto.audits.model import audited, place_of
 from sostenuto.audits.stability.state_map import find_recurrence
 from sostenuto.checks import InputError, check_count, require
-from sostenuto.report.numbers import number
+from sostenuto.report.numbers import number, percent
 from sostenuto.results import Numbers, Record
 from sostenuto.training.processes import environment
 
+MOST = 0.75
+"""The share of sequences in which gradients must live."""
 VANISHED, EXPLODED = 1e-4, 1e4
 """Shares of the gradient at the end: below the one it has vanished in the backward pass, above the other exploded."""
 
@@ -44,13 +46,15 @@ class GradientFlow(AuditResult):
     """Gradients of the loss with respect to the states through time, a curve a layer, and to every parameter.
 
     ``verdict`` is ``"healthy"``, ``"vanishing"`` or ``"exploding"``, by the worst layer; ``parameters`` names each
-    parameter's gradient norm over the mean loss.
+    parameter's gradient norm over the mean loss. ``alive`` is the share of sequences whose own gradients neither vanish
+    nor explode in any layer: a few large ones may hide the others.
     """
 
     steps: tuple[int, ...]
     layers: tuple[LayerFlow, ...]
     parameters: dict[str, float]
     verdict: str
+    alive: float = 1.0
 
     def summary(self) -> str:
         """Say what is left of the gradient at the first step."""
@@ -117,22 +121,21 @@ def gradient_flow(
         data.scores(model, slice(0, 1), data.values[:1])
         layer = find_recurrence(model)
         weights = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
-        squares: Tensor | None = None
+        squares: list[Tensor] = []
         totals = {name: torch.zeros_like(parameter) for name, parameter in weights.items()}
         for rows in data.batches(batch_size):
             with _stepping(layer) as states:
                 scores = data.scores(model, rows, data.values[rows])
             loss = data.losses(scores, rows).sum()
             gradients = torch.autograd.grad(loss, [*states.values(), *weights.values()], materialize_grads=True)
-            by_step = torch.stack([_by_layer(part) for part in gradients[: len(states)]])
-            by_step = by_step.unflatten(0, (-1, states.components)).sum(1)
-            squares = by_step if squares is None else squares + by_step
+            by_step = torch.stack([part.detach().double().square().sum(2) for part in gradients[: len(states)]])
+            squares.append(by_step.unflatten(0, (-1, states.components)).sum(1))
             for name, gradient in zip(weights, gradients[len(states) :], strict=True):
                 totals[name] += gradient / len(data.true_targets)
-    assert squares is not None
-    finite = bool(squares.isfinite().all())
+    each = torch.cat(squares, 2)[:-1]  # (step, layer, sequence)
+    finite = bool(each.isfinite().all())
     require(finite, "expected finite gradients of the loss", "got NaN or infinity", "look for NaN in the answers")
-    sizes = (squares[:-1] / len(data.values)).sqrt().cpu().numpy()
+    sizes = each.mean(2).sqrt().cpu().numpy()
     layers = tuple(_flow(index, sizes[:, index]) for index in range(sizes.shape[1]))
     kept = thinned(len(sizes))
     device, dtype = place_of(model)
@@ -151,6 +154,7 @@ def gradient_flow(
         ),
         parameters={name: float(total.norm()) for name, total in totals.items()},
         verdict=_verdict(layers),
+        alive=_alive(each.sqrt().cpu().numpy()),
     )
 
 
@@ -208,9 +212,11 @@ def _stepping(layer: nn.Module) -> Iterator[_States]:
         del layer.forward
 
 
-def _by_layer(gradient: Tensor) -> Tensor:
-    """Sum the squares of (layer, batch, hidden) over batch and units, in float64."""
-    return gradient.detach().double().square().sum((1, 2))
+def _alive(sizes: np.ndarray) -> float:
+    """Give the share of sequences whose gradients live in every layer, of sizes (step, layer, sequence)."""
+    reference = np.where(sizes[-1] > 0, sizes[-1], sizes.max(0))
+    ratios = np.divide(sizes[0], reference, out=np.zeros_like(reference), where=reference > 0)
+    return float(np.mean(np.all((ratios >= VANISHED) & (ratios <= EXPLODED), axis=0)))
 
 
 def _flow(index: int, sizes: np.ndarray) -> LayerFlow:
@@ -242,6 +248,9 @@ def _judge(result: GradientFlow, limits: Mapping[str, float]) -> Judged:
         return Judged("bad", "Gradients explode", basis)
     if min(ratios) < vanished / 3:
         return Judged("bad", "Gradients vanish", basis)
+    if result.alive < MOST:
+        told = f"Gradients live in {percent(result.alive)} of the sequences alone."
+        return Judged("unknown", UNDECIDED, f"{told} {basis}")
     healthy = max(ratios) < exploded / 3 and min(ratios) > 3 * vanished
     return Judged("good", "Gradients live", basis) if healthy else Judged("unknown", UNDECIDED, basis)
 

@@ -31,6 +31,8 @@ NOISY = 0.5
 """A model whose own noise is this share of the effect of all input answers by chance rather than by its input."""
 SHAKEN = 4
 """The size of that change, in units of the number format."""
+SHAKES = (1e-6, 1e-4, 1e-3)
+"""Shares of the input's size by which it is changed in float64, too."""
 ROUNDING = 64
 """Rounding errors of an answer, in units of the number format and of the largest answer."""
 RESAMPLES = 200
@@ -328,6 +330,7 @@ class _Measurement:
     noise: float
     largest_noise: float
     rounding: float
+    amplified: float
     precision: float
     seed: int
     squares: dict[int, np.ndarray]
@@ -355,6 +358,7 @@ class _Measurement:
             float(np.sqrt(max(noise.mean(), floor / ROUNDING**2))),
             float(np.sqrt(max(noise.max(), floor))),
             float(np.sqrt(max(np.square(shaken - answers).mean() - noise.mean(), 0.0))),
+            _amplified(subject, seed),
             precision,
             seed,
             {},
@@ -474,6 +478,8 @@ class _Measurement:
         explained = max(AMPLIFIED * SHAKEN * self.precision * self.whole, self.largest_noise)
         if self.rounding > min(explained, SENSITIVE * self.whole):
             return "sensitive"
+        if self.amplified > AMPLIFIED * self.whole and self.noise < SENSITIVE * self.whole:
+            return "sensitive"
         return "random" if self.noise > NOISY * self.whole else ""
 
     def depends_on(self) -> tuple[int | None, int]:
@@ -517,6 +523,23 @@ def _looks_ahead(subject: ReplacedInput) -> bool | None:
         if dtype == torch.float64 or moved > 1e-2 * scale:
             return True
     return None
+
+
+def _amplified(subject: ReplacedInput, seed: int) -> float:
+    """Change the input by small shares of its size, in float64; give the largest change of a usual answer per share.
+
+    The median over the sequences is taken, since a decision that flips at a threshold does so in few of them. A model
+    that cannot be widened is not asked.
+    """
+    few = slice(0, min(24, len(subject.values)))
+    rows = {"values": subject.values[few].double(), "lengths": subject.lengths[few], "donors": subject.donors[:, few]}
+    try:
+        view = replace(subject, model=copy.deepcopy(subject.model).double(), **rows)
+        before = view.run(view.values)
+        moved = [np.abs(view.run(_shaken(view, size, seed)) - before).max(-1) / size for size in SHAKES]
+    except Exception:
+        return 0.0
+    return float(max(np.median(one) for one in moved))
 
 
 def _shaken(subject: ReplacedInput, size: float, seed: int) -> Tensor:

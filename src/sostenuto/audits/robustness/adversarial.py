@@ -23,6 +23,7 @@ from sostenuto.audits.robustness.attacks import (
     random_search,
     random_start,
     size,
+    steepest,
 )
 from sostenuto.audits.robustness.masking import Evidence, masking
 from sostenuto.audits.robustness.score_curve import ScoreCurve, judge_loss
@@ -32,6 +33,10 @@ from sostenuto.report.numbers import counted, number
 from sostenuto.results import Numbers
 from sostenuto.training.processes import environment
 
+REPEATS = 8
+"""Calls with one input whose answers must not differ."""
+TRIED = 8
+"""By what the smallest radius is divided for the step that tries whether gradients tell the truth."""
 METHODS = {
     "pgd": "Projected gradient ascent on the loss, {steps} steps from {restarts}",
     "deepfool": "DeepFool, at most {steps} steps to the nearest boundary",
@@ -78,7 +83,7 @@ class AdversarialScores(ScoreCurve):
         worst = self.strongest
         unit = " standard deviations of each channel" if self.relative else ""
         said = f"The {self.measure} is {self.words(self.clean_score)} on the data as they are and "
-        said += f"{self.words(self.score[worst])} when an attacker may make changes of at most "
+        said += f"{self.words(self.score[worst])} under the strongest attack tried, which may make changes of at most "
         said += f"{number(self.epsilons[worst], digits=3)}{unit} {MEASURE[self.norm]}"
         if self.measure == "error":
             said += f"; {self.guess_words}"
@@ -208,6 +213,7 @@ def adversarial_accuracy(
         by_attack={name: tuple(data.score(float(part.sum())) for part in left) for name, left in marks.items()},
         masked=masked,
         count=data.count,
+        marks=tuple((best[int(np.argmax(radii))] / data.answers_of).tolist()),
     )
 
 
@@ -268,21 +274,36 @@ class _Attacker:
 
     def evidence(self, radii: Sequence[float], marks: Mapping[str, list[np.ndarray]]) -> Evidence:
         """Collect what tells masked gradients."""
-        silent, scattered = [], False
+        silent, misled, scattered = [], [], False
+        smallest = min((radius for radius in radii if radius > 0), default=0.0)
         for rows in self.data.batches(self.batch_size):
             leaf = torch.zeros_like(self.data.values[rows]).requires_grad_()
             with torch.enable_grad():
                 objective = self._objective(rows)(leaf)
                 gradient = input_gradient(objective.sum(), leaf)
             silent.append(~(gradient.flatten(1).abs().amax(1) > 0))
-            again = self._objective(rows)(leaf.detach())
             spread = float(objective.detach().abs().mean()) + 1e-12
-            scattered |= bool(((again - objective.detach()).abs() > 1e-3 * spread).any())
+            for _ in range(REPEATS):
+                again = self._objective(rows)(leaf.detach())
+                scattered |= bool(((again - objective.detach()).abs() > 1e-3 * spread).any())
+            misled.append(self._misled(rows, gradient, smallest / TRIED, objective.detach().abs()))
         order = np.argsort(radii, kind="stable")
         scores = {name: [self.data.score(float(left[k].sum())) for k in order] for name, left in marks.items()}
         clean = self.data.score(float(self.clean.sum()))
         lost = {name: [self.data.lost(clean, score) for score in own] for name, own in scores.items()}
-        return Evidence(len(self.clean), float(torch.cat(silent).float().mean()), scattered, lost)
+        shares = [float(torch.cat(parts).float().mean()) for parts in (silent, misled)]
+        return Evidence(len(self.clean), shares[0], scattered, lost, shares[1])
+
+    def _misled(self, rows: slice, gradient: Tensor, step: float, size: Tensor) -> Tensor:
+        """Mark sequences in which a small step along the gradient changes much less, or more, than it promises."""
+        direction = steepest(gradient, self.norm)
+        promised = 2 * step * (gradient * direction).flatten(1).sum(1)
+        objective = self._objective(rows)
+        changed = objective(step * direction) - objective(-step * direction)
+        rounding = 64 * torch.finfo(gradient.dtype).eps * (size + 1)
+        off = (changed - promised).abs()
+        # Where a promise is so small that rounding hides it, half of it may be missing for that alone.
+        return (off > 0.5 * promised.abs() + rounding) & (promised.abs().maximum(changed.abs()) > 4 * rounding)
 
     def deepfool(
         self, radii: Sequence[float], candidates: int, overshoot: float

@@ -16,13 +16,15 @@ class Evidence(NamedTuple):
     """What attacks showed of ``sequences``.
 
     ``silent`` is the share without any gradient, ``scattered`` whether two calls with one input differ, ``lost`` what
-    each attack took at radii in growing order.
+    each attack took at radii in growing order, ``misled`` the share in which a small step along the gradient does
+    not do what the gradient says.
     """
 
     sequences: int
     silent: float
     scattered: bool
     lost: Mapping[str, Sequence[float]]
+    misled: float = 0.0
 
 
 def masking(evidence: Evidence) -> str:
@@ -38,6 +40,8 @@ def masking(evidence: Evidence) -> str:
         signs.append(f"the gradient is zero in {percent(evidence.silent)} of the sequences")
     if evidence.scattered:
         signs.append("the answers to one input differ from call to call")
+    if evidence.misled > SILENT:
+        signs.append(f"small steps do not do what the gradient says in {percent(evidence.misled)} of the sequences")
     margin = max(MARGIN, 3 / evidence.sequences)
     by_gradient = evidence.lost["pgd"]
     if any(before - after > margin for before, after in pairwise(by_gradient)):

@@ -156,6 +156,7 @@ def noise_accuracy(
         unit=target_unit,
         count=data.count,
         repeats=repeats,
+        marks=tuple((marks[:, int(np.argmax(steps)), :, 0].mean(0) / data.answers_of).tolist()),
     )
 
 
@@ -166,12 +167,14 @@ def _worst_where_undefined(measure: Measure, marks: np.ndarray) -> np.ndarray:
 
 def _run(context: AuditContext) -> NoiseScores:
     level = context.thresholds["noise"]["level"]
+    data = context.affordable(forward=1 + 3 * context.budget.noise_draws)
     return noise_accuracy(
         context.model,
-        *context.arguments,
+        data.values,
+        data.targets,
         levels=(0, level / 4, level / 2, level),
         repeats=context.budget.noise_draws,
-        lengths=context.lengths,
+        lengths=data.lengths,
         seed=context.seed,
         **context.unit,
     )

@@ -18,7 +18,8 @@ class ScoreCurve(AuditResult):
 
     ``guess`` is the score of always answering the most frequent class, or the mean; ``count`` the answers judged:
     sequences, or steps that have targets. ``lost_low`` and ``lost_high`` hold what each level costs in 19 of 20
-    repetitions: accuracy, or error as a share of the guess's.
+    repetitions: accuracy, or error as a share of the guess's. ``marks`` are the shares of right answers, or the mean
+    squared errors, of each sequence at the strongest level, by which two models are compared.
     """
 
     measure: Measure
@@ -29,6 +30,7 @@ class ScoreCurve(AuditResult):
     lost_high: Numbers
     count: int
     unit: str = ""
+    marks: Numbers = ()
 
     @property
     @abstractmethod
@@ -80,7 +82,7 @@ class ScoreCurve(AuditResult):
 def judge_loss(result: ScoreCurve, limits: Mapping[str, float]) -> Judged:
     """Grade what the strongest level costs, and say by which interval and thresholds."""
     interval = (result.lost_low[result.strongest], result.lost_high[result.strongest])
-    what = "accuracy" if result.measure == "accuracy" else "of the error of a guess"
+    what = "of accuracy" if result.measure == "accuracy" else "of the error of a guess"
     said = "everything" if not np.isfinite(interval).all() else f"{points(interval[0])} to {points(interval[1])}"
     basis = (
         f"{result.summary()} Lost: {said} points {what} (95 % interval); steady up to {points(limits['steady'])}, "

@@ -1,15 +1,16 @@
 """Lyapunov exponents along data: how fast small changes of the state grow or fade, in every direction."""
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
-from sostenuto.audits.applicability import thinned
+from sostenuto.audits.applicability import factor, thinned
 from sostenuto.audits.base import UNDECIDED, AuditResult, Check, Judged
 from sostenuto.audits.context import AuditContext, seconds_of
 from sostenuto.audits.stability.recurrence_trace import Recurrence, RecurrenceTrace, trace_recurrence
@@ -23,6 +24,14 @@ LEAST_STRETCH = 1e-300
 """A direction that is lost within one step, as with units switched off, counts as shrunk by this factor."""
 LEAST_STEPS = 20
 """Fewer steps along the data are not worth a measurement."""
+FOLLOWED = 1024
+"""A check follows the state over so many steps, one sequence after the other, where time allows."""
+FADED, GROWN, KEPT = math.log(1e3), math.log(20.0), math.log(10.0)
+"""Small changes have faded for certain where so much of them is gone, grown for certain where they are so much larger,
+and are kept where they never left these bounds, as natural logarithms: a lower or shorter change may be a passing one.
+"""
+PARTS = 4
+"""Parts of the time followed, whose exponents must agree."""
 METHOD = (
     "An orthonormal frame is carried along by the Jacobian of the step map and made orthonormal again by QR after "
     "every step; exponents are the mean logarithms of the diagonal of R, in float64."
@@ -35,7 +44,10 @@ class LyapunovSpectrum(AuditResult):
 
     ``standard_error`` is that of the exponents over sequences, empty for a single one. ``kaplan_yorke`` is the
     Kaplan–Yorke dimension, None where too few exponents were asked for to know it. ``history`` is the largest
-    exponent found so far after each of ``steps``.
+    exponent found so far after each of ``steps``. ``parts`` are the least and the greatest mean of the largest exponent
+    in any quarter of the time after the first, ``slowest`` and ``fastest`` those of any one sequence, all in the second
+    half. ``growth`` holds, as natural logarithms, the factor by which small changes have grown at the end of the
+    sequence where they grew most, and where they grew least, and the largest such factor of either sign met on the way.
     """
 
     exponents: Numbers
@@ -47,6 +59,10 @@ class LyapunovSpectrum(AuditResult):
     step_time: float
     steps: tuple[int, ...]
     history: Numbers
+    parts: Numbers = ()
+    slowest: float = 0.0
+    fastest: float = 0.0
+    growth: Numbers = ()
 
     @property
     def largest(self) -> float:
@@ -56,7 +72,8 @@ class LyapunovSpectrum(AuditResult):
     @property
     def verdict(self) -> str:
         """``"contracting"``, ``"chaotic"`` or, within two standard errors of zero, ``"neutral"``."""
-        doubt = 2 * self.standard_error[0] if self.standard_error else 1e-6 * abs(self.exponents[-1])
+        doubt = 2 * self.standard_error[0] if self.standard_error else 0.0
+        doubt = max(doubt, 1e-6 * abs(self.exponents[-1]), 1e-9)
         if self.largest < -doubt:
             return "contracting"
         return "chaotic" if self.largest > doubt else "neutral"
@@ -95,6 +112,7 @@ def lyapunov_spectrum(
     start: Any = None,
     steps: int | None = None,
     lengths: Any = None,
+    followed: int = 0,
     seed: int = 0,
     batch_size: int = 16,
 ) -> LyapunovSpectrum:
@@ -115,6 +133,7 @@ def lyapunov_spectrum(
         start: first state ``(state,)`` or ``(n, state)``; zero for a layer if left out.
         steps: how many steps a function without input takes.
         lengths: true length of each row of a padded array ``X``.
+        followed: where sequences are shorter, others of ``X`` follow each of them, until so many steps are taken.
         seed: of the first frame, and for a model that draws random numbers.
         batch_size: sequences followed at once.
 
@@ -124,27 +143,31 @@ def lyapunov_spectrum(
     [-0.105, -0.693]
     """
     check_count("washout", washout, least=0)
+    check_count("followed", followed, least=0)
     check_count("batch_size", batch_size)
     check_positive("step_time", step_time)
     trace = trace_recurrence(model, X, lengths=lengths, start=start, steps=steps, seed=seed)
+    trace = _followed(trace, followed)
     size = trace.map.state_size
     columns = size if count is None else count
     check_count("count", columns)
     require(columns <= size, f"expected at most {size} exponents, one per dimension of the state", f"got {columns}")
     long_enough = int(trace.lengths.min())
     require(washout < long_enough, f"expected washout below {long_enough}, the shortest length", f"got {washout}")
-    sums, history = _carry(trace, columns, washout, seed, batch_size)
+    sums, first = _carry(trace, columns, washout, seed, batch_size)
     lengths_counted = (trace.lengths - washout).double()
     each = sums / lengths_counted[:, None] / step_time
     total = float(lengths_counted.sum())
     mean, order = (sums.sum(0) / total / step_time).sort(descending=True)
     error = each[:, order].std(0) / len(each) ** 0.5 if len(each) > 1 else each.new_zeros(0)
     chosen = thinned(trace.num_steps - washout)
+    alive = (torch.arange(trace.num_steps) < trace.lengths[:, None])[:, washout:]
+    history = first.sum(0).cumsum(0) / alive.sum(0).cumsum(0)
     return LyapunovSpectrum(
         model=trace.model,
         method=METHOD,
         seed=seed,
-        settings={"washout": washout, "batch_size": batch_size},
+        settings={"washout": washout, "followed": followed, "batch_size": batch_size},
         checksum=trace.checksum,
         environment=environment(trace.device),
         exponents=tuple(mean.tolist()),
@@ -156,7 +179,44 @@ def lyapunov_spectrum(
         step_time=step_time,
         steps=tuple(washout + step for step in chosen),
         history=tuple((history[torch.tensor(chosen) - 1] / step_time).tolist()),
+        **_course(first, alive, step_time),
     )
+
+
+def _followed(trace: RecurrenceTrace, steps: int) -> RecurrenceTrace:
+    """Let each sequence be followed by others, as they reach the recurrence, until so many steps are there."""
+    lengths = trace.lengths.tolist()
+    if steps <= min(lengths):
+        return trace
+    rows, count = [], len(lengths)
+    for row in range(count):
+        taken = [trace.inputs[row, : lengths[row]]]
+        place = row
+        while sum(len(part) for part in taken) < steps:
+            place = (place + 1) % count
+            taken.append(trace.inputs[place, : lengths[place]])
+        rows.append(torch.cat(taken)[: max(steps, lengths[row])])
+    known = torch.tensor([len(row) for row in rows])
+    return replace(trace, inputs=torch.nn.utils.rnn.pad_sequence(rows, batch_first=True), lengths=known)
+
+
+def _course(first: Float[Tensor, "batch time"], alive: Bool[Tensor, "batch time"], step_time: float) -> dict[str, Any]:
+    """Say how the growth along the largest exponent is spread over sequences and over time."""
+    steps = first.shape[1]
+    late = first[:, steps // 2 :].sum(1) / alive[:, steps // 2 :].sum(1).clamp(min=1) / step_time
+    late = late[alive[:, steps // 2 :].any(1)]
+    parts = []
+    for part, taken in zip(first.tensor_split(PARTS, 1)[1:], alive.tensor_split(PARTS, 1)[1:], strict=True):
+        if bool(taken.any()):
+            parts.append(float(part.sum() / taken.sum() / step_time))
+    course = first.cumsum(1)
+    ends = course[:, -1]
+    return {
+        "parts": (min(parts), max(parts)) if parts else (),
+        "slowest": float(late.min()) if len(late) else 0.0,
+        "fastest": float(late.max()) if len(late) else 0.0,
+        "growth": (float(ends.max()), float(ends.min()), float(course.abs().max())),
+    }
 
 
 def kaplan_yorke(exponents: Numbers, state_size: int) -> float | None:
@@ -175,26 +235,24 @@ def kaplan_yorke(exponents: Numbers, state_size: int) -> float | None:
 
 def _carry(
     trace: RecurrenceTrace, columns: int, washout: int, seed: int, batch_size: int
-) -> tuple[Float[Tensor, "batch column"], Float[Tensor, " time"]]:
-    """Sum the logarithms of every sequence's frame over its counted steps, and follow the mean largest one."""
+) -> tuple[Float[Tensor, "batch column"], Float[Tensor, "batch time"]]:
+    """Sum the logarithms of every sequence's frame over its counted steps, and keep those of its first direction."""
     size, longest = trace.map.state_size, trace.num_steps
     generator = torch.Generator().manual_seed(seed)
-    first = torch.linalg.qr(torch.randn(size, columns, generator=generator, dtype=torch.float64)).Q
+    start = torch.linalg.qr(torch.randn(size, columns, generator=generator, dtype=torch.float64)).Q
     sums = torch.zeros(len(trace.inputs), columns, dtype=torch.float64)
-    growth, seen = torch.zeros(longest, dtype=torch.float64), torch.zeros(longest, dtype=torch.float64)
+    first = torch.zeros(len(sums), longest, dtype=torch.float64)
     with torch.no_grad():
         for begin in range(0, len(sums), batch_size):
             rows = slice(begin, begin + batch_size)
             h, inputs, lengths = trace.starts[rows], trace.inputs[rows], trace.lengths[rows]
-            frame = first.expand(len(h), -1, -1)
+            frame = start.expand(len(h), -1, -1)
             for step in range(int(lengths.max())):
-                alive = lengths > step
-                h, frame, logs = _advance(trace, h, frame, inputs[:, step], alive)
+                h, frame, logs = _advance(trace, h, frame, inputs[:, step], lengths > step)
                 if step >= washout:
                     sums[rows] += logs
-                    growth[step] += logs[:, 0].sum()
-                    seen[step] += alive.sum()
-    return sums, (growth[washout:].cumsum(0) / seen[washout:].cumsum(0))
+                    first[rows, step] = logs[:, 0]
+    return sums, first[:, washout:]
 
 
 def _advance(
@@ -224,7 +282,7 @@ def _run(context: AuditContext) -> LyapunovSpectrum:
         step_map.carry(h, h.new_zeros(len(h), step_map.input_size), frame)
 
     step()  # the first call may compile
-    each = seconds_of(step)
+    each = min(seconds_of(step) for _ in range(3))
     most = int(context.share / each)
     require(
         most >= min(LEAST_STEPS, few["X"].shape[1]),
@@ -233,22 +291,41 @@ def _run(context: AuditContext) -> LyapunovSpectrum:
         "allow more with max_seconds",
     )
     few = {"X": few["X"][:, :most], "lengths": None if few["lengths"] is None else few["lengths"].clamp(max=most)}
-    return lyapunov_spectrum(context.model, **few, count=count, seed=context.seed)
+    # A layer whose step is a share of the sequence's length has no further steps.
+    followed = 0 if getattr(step_map.layer, "step_size", 0) is None else min(FOLLOWED, int(0.7 * most))
+    try:
+        return lyapunov_spectrum(context.model, **few, count=count, followed=followed, seed=context.seed)
+    except InputError:
+        # What overflows later may be followed along its own sequences.
+        return lyapunov_spectrum(context.model, **few, count=count, seed=context.seed)
 
 
 def _judge(result: LyapunovSpectrum, limits: Mapping[str, float]) -> Judged:
-    """Ask whether the largest exponent, with its interval over sequences, is below, above or near zero."""
+    """Ask whether changes faded or grew for good: on the whole, in every part of the time and in every sequence."""
     near = limits["neutral"]
     half = 2.4 * result.standard_error[0] if result.standard_error else 0.0  # Student's t of 8 sequences
     low, high = result.largest - half, result.largest + half
-    basis = f"{result.summary()} Neutral within ± {number(near)} of zero."
-    if not result.standard_error:
-        return Judged("unknown", UNDECIDED, f"{basis} One sequence gives no interval.")
-    if high < -near:
+    basis = f"{result.summary()} {_course_words(result)} Neutral within ± {number(near)} of zero."
+    if not result.standard_error or not result.parts:
+        return Judged("unknown", UNDECIDED, f"{basis} One sequence, or a few steps, give no interval.")
+    most, least, furthest = result.growth
+    low, high = min(low, *result.parts, result.slowest), max(high, *result.parts, result.fastest)
+    if high < -near and most < -FADED:
         return Judged("good", "Settles", basis)
-    if low > near:
+    if low > near and least > GROWN:
         return Judged("caution", "Sensitive", basis)
-    return Judged("good", "Neutral", basis) if -near <= low and high <= near else Judged("unknown", UNDECIDED, basis)
+    if -near <= low and high <= near and furthest < KEPT:
+        return Judged("good", "Neutral", basis)
+    return Judged("unknown", UNDECIDED, basis)
+
+
+def _course_words(result: LyapunovSpectrum) -> str:
+    """Say by how much changes have grown or faded at the end."""
+    if not result.growth:
+        return ""
+    most, least, _ = result.growth
+    ends = factor(least) if factor(least) == factor(most) else f"{factor(least)} to {factor(most)}"
+    return f"After {counted(result.steps[-1], 'step')}, one sequence after the other, they are {ends} times as large."
 
 
 CHECK = Check(

@@ -17,7 +17,9 @@ from sostenuto.data.parts import divide, read_rows, write_rows
 from sostenuto.data.source import with_checksum
 from sostenuto.data.targets import task_of
 from sostenuto.estimators.oscillators.classifier import OscillatorClassifier
-from sostenuto.estimators.oscillators.ridge import OscillatorRegressor, OscillatorRidge, oscillator_summary
+from sostenuto.estimators.oscillators.features import OscillatorEstimator
+from sostenuto.estimators.oscillators.ridge import OscillatorRegressor, oscillator_summary
+from sostenuto.estimators.oscillators.steps import OscillatorStepClassifier, OscillatorStepRegressor, OscillatorSteps
 from sostenuto.estimators.rntk.classifier import RNTKClassifier
 from sostenuto.estimators.rntk.regressor import RNTKRegressor
 from sostenuto.estimators.rntk.summary import kernel_summary
@@ -38,6 +40,8 @@ ESTIMATORS: dict[str, tuple[Any, Any]] = {
     "rntk": (RNTKClassifier, RNTKRegressor),
 }
 """The models that are fitted at once and not trained, by their names on the command line and in ``config.toml``."""
+STEP_ESTIMATORS: dict[str, tuple[Any, Any]] = {"oscillators": (OscillatorStepClassifier, OscillatorStepRegressor)}
+"""Those with a target at every step."""
 _ELSEWHERE = ("layout", "scaling", "random_state", "verbose")
 """Parameters of the estimators that a run takes from other parts of its config."""
 
@@ -112,7 +116,8 @@ class AtOnce(SequenceRuns):
 
     def load(self, folder: Path, config: RunConfig) -> tuple[Any, Encoding]:
         """Load the estimator and its encoding."""
-        classes = {kind.__name__: kind for kind in ESTIMATORS[config.model.layer]}
+        name = config.model.layer
+        classes = {kind.__name__: kind for kind in (*ESTIMATORS[name], *STEP_ESTIMATORS.get(name, ()))}
         estimator, notes = load_kernel_estimator(classes, folder / FILE)
         check_mark(folder / FILE, notes, config)
         return estimator, Encoding.from_dict(notes["encoding"])
@@ -134,9 +139,9 @@ def check_usable(dataset: Dataset, name: str) -> None:
     """Refuse what the model cannot use."""
     task, train = task_of(dataset.train), dataset.train
     hint = "train a layer such as unicornn instead"
-    require(
-        task in ("classification", "regression"), f"expected one target per sequence for {name}", f"got {task}", hint
-    )
+    tasks = ("classification", "regression", *(("sequence",) if name in STEP_ESTIMATORS else ()))
+    wanted = "classes or numbers as targets" if name in STEP_ESTIMATORS else "one target per sequence"
+    require(task in tasks, f"expected {wanted} for {name}", f"got {task}", hint)
     require(not train.is_tokens, f"expected channels of numbers for {name}", "got tokens", hint)
     require(
         train.timespans is None or name == "oscillators",
@@ -149,7 +154,7 @@ def check_usable(dataset: Dataset, name: str) -> None:
 
 def new_estimator(encoding: Encoding, config: RunConfig, *, verbose: bool = False) -> Any:
     """Make the estimator of a run, not fitted yet; data come to it scaled."""
-    kinds = ESTIMATORS[config.model.layer]
+    kinds = (STEP_ESTIMATORS if encoding.has_step_targets else ESTIMATORS)[config.model.layer]
     estimator = kinds[0]() if encoding.classes else kinds[1]()
     parameters = estimator.get_params()
     known = [name for name in parameters if name not in _ELSEWHERE]
@@ -167,8 +172,12 @@ def fit_estimator(estimator: Any, encoding: Encoding, train: SequenceSet) -> tup
     """Fit it on encoded sequences; return them and their targets."""
     batch = encoding.encode(train, dtype=torch.float64)
     assert batch.targets is not None
-    targets = batch.targets.numpy().reshape(len(batch), -1)
     sequences, spans = _sequences(batch)
+    if encoding.has_step_targets:
+        steps = [row[:length].numpy() for row, length in zip(batch.targets, batch.lengths.tolist(), strict=True)]
+        estimator.fit(sequences, steps, **spans)
+        return sequences, np.concatenate(steps)
+    targets = batch.targets.numpy().reshape(len(batch), -1)
     estimator.fit(sequences, targets[:, 0] if encoding.classes or targets.shape[1] == 1 else targets, **spans)
     return sequences, targets
 
@@ -185,15 +194,20 @@ def _sequences(batch: SequenceBatch) -> tuple[list[np.ndarray], dict[str, Any]]:
 def _raw(estimator: Any, data: SequenceBatch) -> torch.Tensor:
     """Give logarithms of probabilities, or numbers in units of the encoding."""
     sequences, spans = _sequences(data)
+    answer = getattr(estimator, "predict_proba", estimator.predict)(sequences, **spans)
+    if isinstance(estimator, OscillatorSteps):
+        rows = [torch.from_numpy(np.asarray(row)).reshape(len(row), -1) for row in answer]
+        answer = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True).numpy()
+        return torch.from_numpy(np.log(np.clip(answer, 1e-300, None)) if hasattr(estimator, "classes_") else answer)
     if hasattr(estimator, "predict_proba"):
-        return torch.from_numpy(np.log(np.clip(estimator.predict_proba(sequences, **spans), 1e-300, None)))
-    return torch.from_numpy(np.asarray(estimator.predict(sequences, **spans)).reshape(len(sequences), -1))
+        return torch.from_numpy(np.log(np.clip(answer, 1e-300, None)))
+    return torch.from_numpy(np.asarray(answer).reshape(len(sequences), -1))
 
 
 def _summary(
     estimator: Any, sequences: list[np.ndarray], targets: np.ndarray, encoding: Encoding
 ) -> KernelSummary | OscillatorSummary:
-    if isinstance(estimator, OscillatorRidge):
+    if isinstance(estimator, OscillatorEstimator):
         return oscillator_summary(estimator, encoding.channel_names, encoding.classes)
     scaled = estimator._scaled(sequences)
     groups = targets[:, 0].astype(np.int64) if encoding.classes else None

@@ -27,6 +27,7 @@ FOLDS = 3
 LEAST_SECONDS = 10.0
 """Time below which a network is not even begun."""
 _SAMPLE = 24
+_UNTRIED = Candidate("", None, 0.0, 0.0, "not tried: no unseen answer was wrong, so that nothing can lead")
 
 
 @dataclass(frozen=True)
@@ -43,9 +44,9 @@ class Choice:
 
 
 def can_choose(dataset: Dataset) -> bool:
-    """Say whether there is more than one kind of model for the data: one target per sequence, channels of numbers."""
+    """Say whether there is more than one kind of model for the data: classes or numbers from channels of numbers."""
     return (
-        task_of(dataset.train) in ("classification", "regression")
+        task_of(dataset.train) in ("classification", "regression", "sequence")
         and not dataset.train.is_tokens
         and dataset.batch_transform is None
     )
@@ -57,35 +58,46 @@ def choose_model(
     """Try oscillators, the recurrent NTK and a trained network, each if it fits into what is left of the ``budget``.
 
     Scores are leave-one-out for the oscillators and cross-validated for the others, on the training part alone. A model
-    is chosen over a cheaper one only if it leads by more than one standard error. The budget is in seconds.
+    is chosen over a cheaper one only if it leads by more than one standard error, that of a share of right answers or
+    that of R² where errors are normal. The budget is in seconds.
     """
     began = time.perf_counter()
-    base = RunConfig(data=data, training=TrainingConfig(seed=seed))
     parts = divide(dataset, replace(data, validation=0.0), seed=seed)
     encoding = Encoding.fit(parts.train, scaling=data.scaling, missing=data.missing)
-    network = {"model": {"layer": NETWORK}, "training": {"seed": seed}}
-    configs = {
-        **{name: _defaults(name, base, data) for name in ("oscillators", "rntk")},
-        NETWORK: recipes.run_config(data, dataset.train, training_count(dataset, data), network),
-    }
-    if encoding.classes:
-        configs["rntk"] = replace(configs["rntk"], model=replace(configs["rntk"].model, options={"search": "evidence"}))
+    configs = candidate_configs(dataset, data, seed=seed)
 
     def left() -> float:
         return budget - (time.perf_counter() - began)
 
-    candidates = [_try_estimator(configs["oscillators"], encoding, parts.train, "leave-one-out")]
-    expected = _kernel_seconds(encoding, parts.train)
-    if expected <= left():
-        candidates.append(_try_estimator(configs["rntk"], encoding, parts.train, "cross-validation"))
-    else:
-        candidates.append(_not_tried("rntk", expected, left()))
+    how = "cross-validation" if encoding.has_step_targets else "leave-one-out"
+    candidates = [_try_estimator(configs["oscillators"], encoding, parts.train, how)]
+    if encoding.classes and candidates[0].score == 1:
+        # Nothing can lead.
+        others = [replace(_UNTRIED, name=name) for name in list(configs)[1:]]
+        return Choice((*candidates, *others), configs["oscillators"])
+    if "rntk" in configs:
+        expected = kernel_seconds(encoding, parts.train)
+        if expected <= left():
+            candidates.append(_try_estimator(configs["rntk"], encoding, parts.train, "cross-validation"))
+        else:
+            candidates.append(_not_tried("rntk", expected, left()))
     candidates.append(_try_network(configs[NETWORK], dataset, encoding, left, device))
     best = candidates[0]
     for one in candidates[1:]:
         if one.score is not None and best.score is not None and one.score > best.score + best.standard_error:
             best = one
     return Choice(tuple(candidates), configs[best.name])
+
+
+def candidate_configs(dataset: Dataset, data: DataConfig, *, seed: int = 0) -> dict[str, RunConfig]:
+    """Give the settings of every model that is considered, by name, cheapest first; rntk has no target per step."""
+    base, task = RunConfig(data=data, training=TrainingConfig(seed=seed)), task_of(dataset.train)
+    names = ("oscillators",) if task == "sequence" else ("oscillators", "rntk")
+    configs = {name: _defaults(name, base, data) for name in names}
+    if task == "classification":
+        configs["rntk"] = replace(configs["rntk"], model=replace(configs["rntk"].model, options={"search": "evidence"}))
+    network = {"model": {"layer": NETWORK}, "training": {"seed": seed}}
+    return {**configs, NETWORK: recipes.run_config(data, dataset.train, training_count(dataset, data), network)}
 
 
 def _defaults(name: str, base: RunConfig, data: DataConfig) -> RunConfig:
@@ -100,10 +112,12 @@ def _try_estimator(config: RunConfig, encoding: Encoding, train: Any, how: str) 
     score = float(estimator.best_score_)
     if not encoding.classes and config.model.layer == "rntk":
         score = 1 - score**2  # the error is in deviations of the target
-    return _candidate(config.model.layer, score, encoding, train, time.perf_counter() - began, how)
+    candidate = _candidate(config.model.layer, score, encoding, train, time.perf_counter() - began, how)
+    between = getattr(estimator, "best_score_error_", None)
+    return candidate if between is None else replace(candidate, standard_error=between)
 
 
-def _kernel_seconds(encoding: Encoding, train: Any) -> float:
+def kernel_seconds(encoding: Encoding, train: Any) -> float:
     """Estimate how long the recurrent NTK takes, from the Gram matrix of a few sequences; endless where it cannot."""
     if train.timespans is not None:
         return math.inf
@@ -132,14 +146,16 @@ def _try_network(config: RunConfig, dataset: Dataset, encoding: Encoding, left: 
         expected = trial.progress.seconds * config.training.epochs * len(divided)
         if expected > left():
             return _not_tried(name, expected, left())
-        row = cross_validate(divided, config, device)
+        row = cross_validate(divided, config, device, last=config.data.validation == 0)
     except SostenutoError as error:
         return Candidate(name, None, 0.0, time.perf_counter() - began, f"training failed: {error}")
     if row["score"] is None:
         return Candidate(name, None, 0.0, time.perf_counter() - began, f"training failed: {row['reason']}")
     score = float(row["score"])
     if not encoding.classes:
-        spread = float(np.std(np.asarray(dataset.train.targets, dtype=float), axis=0).mean())
+        targets = dataset.train.targets
+        joined = np.concatenate(targets) if isinstance(targets, list) else np.asarray(targets, dtype=float)
+        spread = float(np.std(np.asarray(joined, dtype=float), axis=0).mean())
         score = 1 - (score / spread) ** 2 if spread > 0 else math.nan
     return _candidate(
         name, score, encoding, dataset.train, time.perf_counter() - began, f"cross-validation, {len(divided)} folds"
@@ -147,8 +163,20 @@ def _try_network(config: RunConfig, dataset: Dataset, encoding: Encoding, left: 
 
 
 def _candidate(name: str, score: float, encoding: Encoding, train: Any, seconds: float, how: str) -> Candidate:
-    error = math.sqrt(max(score * (1 - score), 0.0) / len(train)) if encoding.classes else 0.0
+    error = _share_error(score, len(train)) if encoding.classes else (1 - score) * math.sqrt(2 / len(train))
     return Candidate(name, score, error, round(seconds, 2), how)
+
+
+def _share_error(share: float, count: int) -> float:
+    """Give the standard error of a share of right answers, with two more of each kind (Agresti and Coull, 1998).
+
+    Without these, few answers that are all right would be sure to be right for ever.
+
+    >>> round(_share_error(1.0, 30), 3), round(_share_error(0.5, 10_000), 3)
+    (0.04, 0.005)
+    """
+    likely = (share * count + 2) / (count + 4)
+    return math.sqrt(likely * (1 - likely) / (count + 4))
 
 
 def _not_tried(name: str, expected: float, left: float) -> Candidate:

@@ -136,6 +136,15 @@ class BankStream:
             self._push(rows[part], index, packed.spans, packed.plan, self._before, self._states, self._slopes)
             self.elapsed += float(spans[part].double().sum())
 
+    def outputs(self) -> Float[Tensor, " U"]:
+        """Give every unit's output after the last step."""
+        lanes = torch.arange(self.bank.n_units)
+        kind = self.bank.kind[lanes // LANES]
+        states = torch.from_numpy(self._states[:, :4]).transpose(0, 1).flatten(1)[:, : self.bank.n_units]
+        first = 2 * (kind > 0).long()
+        readout = self.bank.readout().float()
+        return readout[:, 0] * states[first, lanes] + readout[:, 1] * states[first + 1, lanes]
+
     def shares(self) -> Float[Tensor, "K U"]:
         """Give the share of the time so far that each unit was above each of its thresholds."""
         require(self.elapsed > 0, "expected at least one step before its shares", "got none", "push a step first")

@@ -16,7 +16,7 @@ def choice_section(candidates: Sequence[Candidate], chosen: str, *, is_accuracy:
         f"{chosen} was chosen: its {measure} on training sequences that it had not seen is "
         f"{_write(winner.score, is_accuracy)}."
         if len(tried) > 1
-        else f"{chosen} was chosen: it is the only model that was tried within {duration(budget)}."
+        else f"{chosen} was chosen: {_alone(winner, budget, is_accuracy)}."
     )
     rule = " A dearer model has to lead by more than one standard error. The test part was not looked at."
     head = (
@@ -29,7 +29,7 @@ def choice_section(candidates: Sequence[Candidate], chosen: str, *, is_accuracy:
         (
             Cell(one.name, one.note),
             Cell(_write(one.score, is_accuracy)),
-            Cell(_write(one.standard_error, is_accuracy) if one.score is not None and is_accuracy else "–"),
+            Cell(_write(one.standard_error, is_accuracy) if one.score is not None else "–"),
             Cell(duration(one.seconds) if one.score is not None else "–"),
         )
         for one in candidates
@@ -37,6 +37,12 @@ def choice_section(candidates: Sequence[Candidate], chosen: str, *, is_accuracy:
     marked = frozenset({[one.name for one in candidates].index(chosen)})
     table = Table(f"Models considered within a budget of {duration(budget)}", head, rows, marked)
     return Section("Why this model?", "choice", (Prose(reason + rule), table), short_title="Choice")
+
+
+def _alone(winner: Candidate, budget: float, is_accuracy: bool) -> str:
+    if is_accuracy and winner.score == 1:
+        return "no answer on training sequences that it had not seen is wrong, so that no other can lead"
+    return f"it is the only model that was tried within {duration(budget)}"
 
 
 def _write(score: float | None, is_accuracy: bool) -> str:

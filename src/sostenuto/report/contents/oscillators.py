@@ -36,9 +36,14 @@ def oscillator_section(summary: OscillatorSummary) -> Section:
         caption += f" The first {MOST_ROWS} of {count(len(summary.outputs))} outputs are shown."
     figure = share_strips(summary.by_period, summary.outputs, summary.periods)
     strips = Figures((Picture(figure, f"Shares of weight by period. {told}", "Time scales that decide"),), caption)
+    learned = {
+        "shares": "how the time they spend above their thresholds is weighed.",
+        "steps": "how their outputs, recent values and sums are weighed at each step, which reads nothing after it. "
+        "The weights of the oscillators alone are shown.",
+    }
     words = (
-        "Each oscillator reads the sequence once and forgets at a rate that is known; what is learned is how the time "
-        "they spend above their thresholds is weighed."
+        "Each oscillator reads the sequence once and forgets at a rate that is known; what is learned is "
+        + learned[summary.reads]
     )
     return Section(
         "Which oscillators decide?",
