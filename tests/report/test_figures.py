@@ -5,14 +5,13 @@ import numpy as np
 import pytest
 from matplotlib.patches import Rectangle
 
-from sostenuto.report.figures.balance import class_balance
+from sostenuto.report.contents.classification import confusion_matrix, frequent_mistakes, most_confused
+from sostenuto.report.contents.comparison import Contender, comparison
+from sostenuto.report.contents.data import chosen_examples, class_balance, example_panels
+from sostenuto.report.contents.learning import loss_curve, metric_curve
+from sostenuto.report.contents.regression import predicted_against_actual, residual_histogram
 from sostenuto.report.figures.canvas import limits, log_ticks, thin
-from sostenuto.report.figures.comparison import Contender, comparison
-from sostenuto.report.figures.confusion import confusion_matrix, frequent_mistakes, most_confused
-from sostenuto.report.figures.curves import loss_curve, metric_curve
-from sostenuto.report.figures.examples import chosen_examples, example_panels
-from sostenuto.report.figures.residuals import predicted_against_actual, residual_histogram
-from sostenuto.report.metrics import metric
+from sostenuto.report.numbers import metric
 from sostenuto.report.svg import inline_svg
 from sostenuto.results import Example, LearningCurve, RegressionScores
 from tests.report import samples

@@ -4,8 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sostenuto.report.contents.headline import headline
-from sostenuto.report.judgment import best_baseline, judge, rare_classes
+from sostenuto.report.judgment import best_baseline, headline, judge, rare_classes
 from sostenuto.results import BaselineScore, FitResult
 from tests.report import samples
 

@@ -3,8 +3,14 @@
 import numpy as np
 import pytest
 
-from sostenuto.report.contents.kernel import directions_for, effective_rank, kernel_section
-from sostenuto.report.figures.kernel import eigenvalue_decay, gram_picture, sensitivity_curves
+from sostenuto.report.contents.kernel import (
+    directions_for,
+    effective_rank,
+    eigenvalue_decay,
+    gram_picture,
+    kernel_section,
+    sensitivity_curves,
+)
 from sostenuto.report.page import render
 from sostenuto.results import KernelSummary
 from tests.report import samples

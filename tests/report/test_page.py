@@ -9,8 +9,8 @@ import pytest
 from markupsafe import Markup
 
 from sostenuto.checks import InputError
-from sostenuto.report.figures.comparison import Contender, comparison
-from sostenuto.report.metrics import metric
+from sostenuto.report.contents.comparison import Contender, comparison
+from sostenuto.report.numbers import metric
 from sostenuto.report.page import render, save
 from sostenuto.report.section import Cards, Cell, Column, Figures, Html, Picture, Prose, Section, Table, Verdict
 from sostenuto.results import ClassificationScores, FitResult, LearningCurve, RegressionScores

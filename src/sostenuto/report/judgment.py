@@ -1,12 +1,11 @@
-"""The verdict in one sentence: how good the model is, and whether a cheap baseline would have done as well."""
+"""The verdict in one sentence, whether a cheap baseline would have done as well, and the key numbers at the top."""
 
 import math
 from dataclasses import dataclass
 
 from sostenuto.choices import DataPart
-from sostenuto.report.metrics import metric
-from sostenuto.report.numbers import count, counted
-from sostenuto.report.section import Outcome
+from sostenuto.report.numbers import binomial_interval, count, counted, duration, metric, percent
+from sostenuto.report.section import Card, Cards, Outcome
 from sostenuto.report.text import one_line, shorten
 from sostenuto.results import BaselineScore, ClassScore, FitResult
 
@@ -30,7 +29,11 @@ def judge(result: FitResult) -> Judgment:
     said = _score_sentence(result)
     remarks = _remarks(result)
     if not math.isfinite(result.score):
-        rest = "" if best is None else f" {_the_baseline(best)} reaches {metric(best.metric).write(best.score)}."
+        rest = (
+            f" The best cheap baseline, {one_line(best.name)}, reaches {metric(best.metric).write(best.score)}."
+            if best is not None
+            else ""
+        )
         return Judgment("bad", "No score", f"{said}.{rest}", remarks)
     if best is None:
         return Judgment("unknown", "Not compared", f"{said}; no baseline was measured.", remarks)
@@ -73,7 +76,7 @@ def evaluated_things(result: FitResult) -> str:
     noun = {"sequence": "prediction", "forecast": "forecast"}.get(result.data.task, "sequence")
     total = evaluated_count(result)
     part = "training" if result.evaluated_on == "train" else result.evaluated_on
-    return f"{count(total)} {part} {noun}{'' if total == 1 else 's'}" if total else f"the {part} part"
+    return counted(total, f"{part} {noun}") if total else f"the {part} part"
 
 
 def _score_sentence(result: FitResult) -> str:
@@ -134,10 +137,6 @@ def _level(result: FitResult, best: BaselineScore) -> bool:
     return abs(result.score - best.score) < _CHANCE * spread
 
 
-def _the_baseline(best: BaselineScore) -> str:
-    return f"The best cheap baseline, {one_line(best.name)},"
-
-
 def _remarks(result: FitResult) -> tuple[str, ...]:
     remarks = [f"Training diverged: {one_line(result.diverged)}"] if result.diverged else []
     if result.evaluated_on == "validation":
@@ -161,3 +160,66 @@ def most_common_share(result: FitResult) -> float:
     if scores is None or not scores.count:
         return math.nan
     return max((sum(row) for row in scores.confusion), default=0) / scores.count
+
+
+def headline(result: FitResult) -> Cards:
+    """Return the cards: score, recall of rare classes, baseline, finer scores, size, time."""
+    scores = (_score(result), *_rare(result), *_baseline(result), *_finer_scores(result))
+    return Cards((*scores, _size(result), _time(result)))
+
+
+def _score(result: FitResult) -> Card:
+    kind = metric(result.metric)
+    note = f"on {evaluated_things(result)}"
+    low, high = binomial_interval(result.score, evaluated_count(result))
+    if result.metric == "accuracy" and result.evaluated_on != "train" and math.isfinite(low):
+        note += f"; on many more it would likely lie between {percent(low)} and {percent(high)}"
+    return Card(kind.label, kind.write(result.score), note)
+
+
+def _baseline(result: FitResult) -> list[Card]:
+    best = best_baseline(result)
+    cards = (
+        []
+        if best is None
+        else [Card("best cheap baseline", metric(best.metric).write(best.score), shorten(best.name, 40))]
+    )
+    share = most_common_share(result)
+    said = best is not None and best.name == "most common class"
+    if result.metric == "accuracy" and math.isfinite(share) and not said:
+        cards.append(Card("most common class", percent(share), "accuracy of always answering it"))
+    return cards
+
+
+def _rare(result: FitResult) -> list[Card]:
+    return [
+        Card(f"recall of {shorten(one.name, 20)}", percent(one.recall), f"{found_words(one)} found; a rare class")
+        for one in rare_classes(result)[:2]
+    ]
+
+
+def _finer_scores(result: FitResult) -> list[Card]:
+    rows: list[tuple[str, float]] = []
+    if result.classification is not None:
+        scores = result.classification
+        rows = [
+            ("accuracy", scores.accuracy),
+            ("balanced_accuracy", scores.balanced_accuracy),
+            ("macro_f1", scores.macro_f1),
+            ("log_loss", scores.log_loss),
+        ]
+    elif result.regression is not None:
+        rows = [("rmse", result.regression.rmse), ("mae", result.regression.mae), ("r2", result.regression.r2)]
+    kinds = [(metric(name), value) for name, value in rows if name != result.metric]
+    return [Card(kind.label, kind.write(value), kind.meaning) for kind, value in kinds]
+
+
+def _size(result: FitResult) -> Card:
+    return Card("parameters", count(result.num_parameters), "numbers learned in training")
+
+
+def _time(result: FitResult) -> Card:
+    epochs = len(result.curve.epochs)
+    note = counted(epochs, "epoch") if epochs else ""
+    device = one_line(result.environment.get("device", ""))
+    return Card("training time", duration(result.seconds), " on ".join(part for part in (note, device) if part))

@@ -13,11 +13,10 @@ from sostenuto.data.files.atomic import write_atomically
 from sostenuto.report.contents.classification import classification_section
 from sostenuto.report.contents.comparison import comparison_section
 from sostenuto.report.contents.data import data_section
-from sostenuto.report.contents.headline import headline
 from sostenuto.report.contents.learning import learning_section
 from sostenuto.report.contents.regression import regression_section
 from sostenuto.report.contents.settings import settings_section
-from sostenuto.report.judgment import Judgment, judge
+from sostenuto.report.judgment import Judgment, headline, judge
 from sostenuto.report.palette import variables
 from sostenuto.report.section import Cards, Picture, Section
 from sostenuto.report.svg import inline_svg

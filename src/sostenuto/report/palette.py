@@ -18,14 +18,7 @@ class Color:
     dark: str
 
 
-def _colors(*rows: tuple[str, str, str]) -> dict[str, Color]:
-    return {
-        role: Color(role, f"#{0xFE0100 + number:06x}", light, dark)
-        for number, (role, light, dark) in enumerate(rows, start=1)
-    }
-
-
-COLORS = _colors(
+_VALUES = (
     ("paper", "#fcfbf8", "#14171c"),
     ("card", "#f4f2ec", "#1d2128"),
     ("ink", "#1c2129", "#eceae5"),
@@ -42,6 +35,7 @@ COLORS = _colors(
     ("caution", "#8a5a00", "#e5b95c"),
     ("bad", "#a8322a", "#f2948c"),
 )
+COLORS = {row[0]: Color(row[0], f"#{0xFE0101 + place:06x}", *row[1:]) for place, row in enumerate(_VALUES)}
 
 INK = COLORS["ink"].placeholder
 MUTED = COLORS["muted"].placeholder

@@ -197,7 +197,7 @@ class Forecaster(ForecastState):
 
         ``history`` is how many past steps are shown, ``given`` goes to `predict`.
         """
-        from sostenuto.report.figures.forecast import forecast_figure
+        from sostenuto.report.contents.forecast import forecast_figure
 
         series = self._given(y, given.get("covariates"), given.get("times"), given.get("future_covariates"))[0][0]
         forecast, (low, high) = self.predict(y, **given), self.predict_interval(y, **given)

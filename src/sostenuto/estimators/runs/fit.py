@@ -28,7 +28,7 @@ from sostenuto.estimators.runs import (
     named_models,
 )
 from sostenuto.nn import LAYERS
-from sostenuto.report.contents.choice import choice_section
+from sostenuto.report.contents.comparison import choice_section, others_section
 from sostenuto.report.page import render
 from sostenuto.report.section import Section
 from sostenuto.results import Candidate, FitResult
@@ -195,8 +195,6 @@ def _compared(request: FitRequest, plan: Plan, fitted: FittedRun) -> list[Sectio
     """Train other networks beside the model where they were asked for, and say so in a section and everywhere else."""
     if not request.compare:
         return []
-    from sostenuto.report.contents.compare import comparison_section
-
     require(plan.dataset is not None, "expected sequences with targets for --compare", "got series to forecast")
     assert plan.dataset is not None
     assert fitted.result is not None
@@ -204,7 +202,7 @@ def _compared(request: FitRequest, plan: Plan, fitted: FittedRun) -> list[Sectio
     others = train_compared(names, plan.dataset, plan.config, fitted.folder, limit, request.conditions)
     fitted.facts["compared"] = [{"name": one.model, "score": one.score} for one in others]
     fitted.rows[-2:-2] = [(f"  {one.model}", f"{one.score:.4f}") for one in others]
-    return [comparison_section(fitted.result, others)]
+    return [others_section(fitted.result, others)]
 
 
 def _write_page(plan: Plan, fitted: FittedRun, sections: Sequence[Section], budget: float) -> None:

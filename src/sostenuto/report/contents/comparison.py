@@ -1,12 +1,93 @@
-"""Does the model earn its keep? Its score beside those of cheap baselines."""
+"""The model beside cheap baselines, beside networks trained on the same data, and why it was chosen."""
 
-from sostenuto.report.figures.comparison import Contender, comparison
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from sostenuto.report.figures.canvas import SMALL, canvas, label_x, limits, linear_ticks, text_width
 from sostenuto.report.judgment import evaluated_count
-from sostenuto.report.metrics import metric
-from sostenuto.report.numbers import binomial_interval, duration
+from sostenuto.report.numbers import Metric, binomial_interval, count, duration, metric, number, percent, tick_labels
+from sostenuto.report.palette import INK, LINE, MUTED, PAPER, SERIES
 from sostenuto.report.section import Cell, Column, Columns, Figures, Part, Picture, Prose, Section, Table
-from sostenuto.report.text import shorten
-from sostenuto.results import FitResult
+from sostenuto.report.svg import house_style, set_tip
+from sostenuto.report.text import one_line, shorten
+from sostenuto.results import Candidate, FitResult
+
+WIDTH = 410
+_ROW = 36
+_NAME_LETTERS = 22
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A name, its score, the score's 95 % range where it is known, and whether it is the model."""
+
+    name: str
+    score: float
+    low: float = math.nan
+    high: float = math.nan
+    is_model: bool = False
+
+
+@house_style()
+def comparison(contenders: Sequence[Contender], metric: Metric, *, higher_is_better: bool) -> Figure | None:
+    """Draw the contenders, best at the top; None where no score is finite."""
+    finite = [one for one in contenders if math.isfinite(one.score)]
+    if not finite:
+        return None
+    ranked = sorted(finite, key=lambda one: -one.score if higher_is_better else one.score)
+    low, high = limits(np.array([value for one in ranked for value in (one.score, one.low, one.high)]), pad=0.1)
+    if metric.is_share and ranked:
+        low, high = max(low, min(0.0, ranked[-1].score)), min(high, max(1.0, ranked[0].score))
+    names = [shorten(one.name, _NAME_LETTERS) or "(no name)" for one in ranked]
+    left = 18 + max(text_width(name, 12.5) for name in names)
+    figure, axes = canvas(WIDTH, _ROW * len(ranked) + 50, left=left, right=22, top=4, bottom=46)
+    axes.set_xlim(low, high)
+    axes.set_ylim(len(ranked) - 0.5, -0.5)
+    ticks = linear_ticks(low, high, most=4)
+    label_x(axes, ticks, tick_labels(ticks, as_percent=metric.is_share))
+    axes.grid(axis="x", color=LINE, linewidth=0.8)
+    axes.set_axisbelow(True)
+    for row, (one, name) in enumerate(zip(ranked, names, strict=True)):
+        _draw(axes, row, one, name)
+    better = f"{metric.label} →  better" if higher_is_better else f"better  ← {metric.label}"
+    axes.set_xlabel(better, fontsize=SMALL, color=MUTED, labelpad=6)
+    return figure
+
+
+def _draw(axes: Axes, row: int, one: Contender, name: str) -> None:
+    color = SERIES[0] if one.is_model else MUTED
+    if math.isfinite(one.low) and math.isfinite(one.high):
+        axes.plot([one.low, one.high], [row, row], color=color, linewidth=2, alpha=0.55, solid_capstyle="round")
+    axes.plot(
+        [one.score],
+        [row],
+        marker="o",
+        markersize=11,
+        markerfacecolor=color if one.is_model else PAPER,
+        markeredgecolor=color,
+        markeredgewidth=2,
+        clip_on=False,
+        zorder=4,
+    )
+    label = axes.annotate(
+        name,
+        (0, row),
+        (-10, 0),
+        xycoords=axes.get_yaxis_transform(),
+        textcoords="offset points",
+        ha="right",
+        va="center",
+        color=INK,
+        fontsize=12.5,
+        fontweight="bold" if one.is_model else "normal",
+    )
+    if name != one_line(one.name):
+        set_tip(label, one.name)
 
 
 def comparison_section(result: FitResult) -> Section:
@@ -58,3 +139,81 @@ def _table(result: FitResult) -> Table:
 def _score_cell(result: FitResult, name: str, score: float) -> Cell:
     kind = metric(name)
     return Cell(kind.write(score), "" if name == result.metric else kind.label)
+
+
+def others_section(result: FitResult, others: Sequence[FitResult]) -> Section:
+    """Return the section that puts the page's model, other models and the baselines into one table, best first."""
+    is_accuracy = result.classification is not None
+
+    def write(score: float) -> str:
+        return percent(score) if is_accuracy else number(score, digits=3)
+
+    rows = [(result.score, (Cell(result.model, "the model of this page"), *_cells(result, write)))]
+    rows += [(one.score, (Cell(one.model, _epochs(one)), *_cells(one, write))) for one in others]
+    rows += [
+        (one.score, (Cell(one.name, "baseline"), Cell(write(one.score)), Cell("–"), Cell("–")))
+        for one in result.baselines
+    ]
+    rows.sort(key=lambda row: row[0], reverse=result.higher_is_better)
+    head = (
+        Column("Model"),
+        Column(f"{result.evaluated_on.capitalize()} {result.metric}", numeric=True),
+        Column("Parameters", numeric=True),
+        Column("Time", numeric=True),
+    )
+    place = [row[1][0].text for row in rows].index(result.model)
+    table = Table("The same sequences for all", head, tuple(row for _, row in rows), frozenset({place}))
+    words = "Networks were trained by their recipes, each within the same time. Their own pages are in folders beside."
+    return Section("How do others do on it?", "compare", (Prose(words), table), short_title="Others")
+
+
+def _cells(result: FitResult, write: Callable[[float], str]) -> tuple[Cell, ...]:
+    return Cell(write(result.score)), Cell(count(result.num_parameters)), Cell(duration(result.seconds))
+
+
+def _epochs(result: FitResult) -> str:
+    return f"{len(result.curve.epochs)} epochs"
+
+
+def choice_section(candidates: Sequence[Candidate], chosen: str, *, is_accuracy: bool, budget: float) -> Section:
+    """Return the section on the choice among models, for a page made with `sostenuto.report.page.save`."""
+    measure = "accuracy" if is_accuracy else "R²"
+    tried = [one for one in candidates if one.score is not None]
+    winner = next(one for one in candidates if one.name == chosen)
+    reason = (
+        f"{chosen} was chosen: its {measure} on training sequences that it had not seen is "
+        f"{_score_text(winner.score, is_accuracy)}."
+        if len(tried) > 1
+        else f"{chosen} was chosen: {_alone(winner, budget, is_accuracy)}."
+    )
+    rule = " A dearer model has to lead by more than one standard error. The test part was not looked at."
+    head = (
+        Column("Model"),
+        Column(f"Unseen {measure}", numeric=True),
+        Column("Standard error", numeric=True),
+        Column("Time", numeric=True),
+    )
+    rows = tuple(
+        (
+            Cell(one.name, one.note),
+            Cell(_score_text(one.score, is_accuracy)),
+            Cell(_score_text(one.standard_error, is_accuracy) if one.score is not None else "–"),
+            Cell(duration(one.seconds) if one.score is not None else "–"),
+        )
+        for one in candidates
+    )
+    marked = frozenset({[one.name for one in candidates].index(chosen)})
+    table = Table(f"Models considered within a budget of {duration(budget)}", head, rows, marked)
+    return Section("Why this model?", "choice", (Prose(reason + rule), table), short_title="Choice")
+
+
+def _alone(winner: Candidate, budget: float, is_accuracy: bool) -> str:
+    if is_accuracy and winner.score == 1:
+        return "no answer on training sequences that it had not seen is wrong, so that no other can lead"
+    return f"it is the only model that was tried within {duration(budget)}"
+
+
+def _score_text(score: float | None, is_accuracy: bool) -> str:
+    if score is None:
+        return "not tried"
+    return percent(score) if is_accuracy else number(score, digits=3)

@@ -1,13 +1,141 @@
 """What the model was given: the data's size, its classes, and some sequences to look at."""
 
+from collections.abc import Sequence
+
+import numpy as np
 from matplotlib.figure import Figure
 
-from sostenuto.report.figures.balance import NAMED_TO, class_balance
-from sostenuto.report.figures.examples import DASHES, MOST_CHANNELS, chosen_examples, example_panels
-from sostenuto.report.numbers import count, counted, number, percent
+from sostenuto.report.figures.canvas import (
+    SMALL,
+    canvas,
+    draw_line,
+    label_x,
+    label_y,
+    limits,
+    linear_ticks,
+    text_width,
+    tick_margin,
+)
+from sostenuto.report.numbers import count, counted, number, percent, tick_labels
+from sostenuto.report.palette import INK, MUTED, SERIES
 from sostenuto.report.section import Columns, Facts, Figures, LegendItem, Part, Picture, Prose, Section
+from sostenuto.report.svg import house_style, set_tip
 from sostenuto.report.text import one_line, shorten
 from sostenuto.results import DataSummary, Example
+
+_BALANCE_WIDTH = 410
+NAMED_TO = 24
+_ROW = 24
+_NAME_LETTERS = 18
+
+
+@house_style()
+def class_balance(classes: Sequence[str], counts: Sequence[int]) -> Figure:
+    """Draw a named bar for each of up to 24 classes; more classes are drawn as sizes in falling order."""
+    sizes = np.asarray(counts, dtype=float)
+    return _bars(classes, sizes) if len(classes) <= NAMED_TO else _profile(sizes)
+
+
+def _bars(classes: Sequence[str], sizes: np.ndarray) -> Figure:
+    names = [shorten(name, _NAME_LETTERS) or "(empty)" for name in classes]
+    top = max(float(sizes.max()), 1.0)
+    left = 14 + max(text_width(name, 12) for name in names)
+    right = 14 + text_width(count(top), 12)
+    figure, axes = canvas(_BALANCE_WIDTH, _ROW * len(names) + 30, left=left, right=right, top=22, bottom=8)
+    axes.set_xlim(0, top)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.barh(np.arange(len(names)), sizes, height=0.66, color=SERIES[0], linewidth=0, alpha=0.85)
+    even = float(sizes.mean())
+    axes.axvline(even, color=MUTED, linewidth=1, linestyle=(0, (1, 2)))
+    at_right = even > top / 2
+    axes.text(even, -0.62, "even share", ha="right" if at_right else "left", color=MUTED, fontsize=SMALL)
+    for row, (full, name, size) in enumerate(zip(classes, names, sizes, strict=True)):
+        label = axes.annotate(
+            name, (0, row), (-8, 0), textcoords="offset points", ha="right", va="center", color=INK, fontsize=12
+        )
+        if name != one_line(full):
+            set_tip(label, full)
+        axes.annotate(
+            count(size), (top, row), (right - 4, 0), textcoords="offset points", ha="right", va="center", color=MUTED
+        )
+    return figure
+
+
+def _profile(sizes: np.ndarray) -> Figure:
+    """Draw the sizes in falling order as one filled step, with at most as many corners as there are sizes."""
+    falling = np.sort(sizes)[::-1]
+    top = max(float(falling[0]), 1.0) * 1.06
+    ticks = linear_ticks(0, top)
+    labels, left = tick_margin(ticks)
+    figure, axes = canvas(_BALANCE_WIDTH, 240, left=left + 18, right=14, top=10, bottom=42)
+    axes.set_ylim(0, top)
+    axes.set_xlim(0, len(falling))
+    corners = np.flatnonzero(np.diff(falling, prepend=np.inf))
+    corners = corners[np.unique(np.linspace(0, len(corners) - 1, min(len(corners), 300)).astype(int))]
+    edges = np.append(corners, len(falling))
+    axes.stairs(falling[corners], edges, fill=True, color=SERIES[0], alpha=0.85, linewidth=0)
+    axes.axhline(float(sizes.mean()), color=MUTED, linewidth=1, linestyle=(0, (1, 2)))
+    label_y(axes, ticks, labels)
+    ranks = linear_ticks(0, len(falling), most=5, whole=True)
+    label_x(axes, ranks, tick_labels(ranks))
+    axes.set_xlabel("classes, largest first", fontsize=SMALL, color=MUTED, labelpad=6)
+    axes.set_ylabel("sequences", fontsize=SMALL, color=MUTED, labelpad=6)
+    return figure
+
+
+WIDTH, HEIGHT = 210, 124
+MOST_EXAMPLES = 12
+MOST_CHANNELS = len(SERIES)
+DASHES = ("solid", "solid", "solid", (0, (4, 2)), (0, (1, 1.2)))
+_MOST_POINTS = 240
+_SHARED_LENGTH = 5
+"""Up to this ratio of the longest to the shortest example they share one time axis."""
+
+
+def chosen_examples(data: DataSummary) -> tuple[Example, ...]:
+    """Pick up to twelve examples, as many of each class as there is room for, in the order of the classes."""
+    order = {name: number for number, name in enumerate(data.classes)}
+    turns: dict[str, list[Example]] = {}
+    for example in data.examples:
+        if example.values and any(len(channel) for channel in example.values):
+            turns.setdefault(example.label, []).append(example)
+    labels = sorted(turns, key=lambda label: order.get(label, len(order)))
+    most = max((len(group) for group in turns.values()), default=0)
+    rounds = max(min(most, MOST_EXAMPLES // max(len(turns), 1)), 1)
+    picked = [turns[label][turn] for turn in range(rounds) for label in labels if turn < len(turns[label])]
+    picked = picked[:MOST_EXAMPLES]
+    return tuple(sorted(picked, key=lambda example: order.get(example.label, len(order))))
+
+
+@house_style()
+def example_panels(examples: Sequence[Example]) -> tuple[Figure, ...]:
+    """Draw each example's first five channels against time."""
+    lengths = [max(len(channel) for channel in example.values) for example in examples]
+    shared = max(lengths, default=1) <= _SHARED_LENGTH * min(lengths, default=1)
+    channels = [np.asarray(channel, dtype=float) for one in examples for channel in one.values[:MOST_CHANNELS]]
+    low, high = limits(*channels)
+    return tuple(
+        _panel(example, max(lengths) if shared else length, low, high)
+        for example, length in zip(examples, lengths, strict=True)
+    )
+
+
+def _panel(example: Example, length: int, low: float, high: float) -> Figure:
+    ticks = linear_ticks(low, high, most=3)
+    labels, left = tick_margin(ticks)
+    figure, axes = canvas(WIDTH, HEIGHT, left=left - 2, right=12, top=6, bottom=22)
+    last = max(length - 1, 1)
+    axes.set_xlim(-0.02 * last, 1.02 * last)
+    axes.set_ylim(low, high)
+    for channel, color, dashes in zip(example.values, SERIES, DASHES, strict=False):
+        values = np.asarray(channel, dtype=float)
+        steps = np.arange(len(values), dtype=float)
+        draw_line(axes, steps, values, most=_MOST_POINTS, size=4, color=color, linewidth=1.3, linestyle=dashes)
+    label_y(axes, ticks, labels)
+    step_ticks = linear_ticks(0, last, most=4, whole=True)
+    label_x(axes, step_ticks, tick_labels(step_ticks))
+    return figure
+
 
 _TASKS = {
     "classification": "classification: one class for each sequence",

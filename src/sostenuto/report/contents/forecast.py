@@ -4,15 +4,63 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from sostenuto.report.figures.forecast import forecast_figure
 from sostenuto.report.figures.plot import lines, plotted
 from sostenuto.report.judgment import Judgment
-from sostenuto.report.numbers import count, number, percent
+from sostenuto.report.numbers import count, counted, number, percent
 from sostenuto.report.page import compose
+from sostenuto.report.palette import COLORS
 from sostenuto.report.section import Card, Cards, Cell, Column, Columns, Figures, Picture, Prose, Section, Table
 from sostenuto.report.text import shorten
 from sostenuto.results import BacktestResult
+
+WIDTH, HEIGHT = 640, 300
+
+
+def forecast_figure(
+    past: np.ndarray,
+    values: np.ndarray,
+    ahead: np.ndarray,
+    forecast: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+    *,
+    coverage: float,
+    on_page: bool = False,
+) -> Figure:
+    """Draw ``values`` at the moments ``past``, and the ``forecast`` between ``low`` and ``high`` at ``ahead``.
+
+    Moments are numbers or dates. ``on_page`` draws in the placeholder colors that the report's page replaces.
+
+    >>> steps = np.arange(8.0)
+    >>> figure = forecast_figure(steps[:5], steps[:5], steps[5:], steps[5:], steps[5:] - 1, steps[5:] + 1, coverage=0.9)
+    >>> len(figure.axes[0].lines)
+    2
+    """
+    seen, coming = (getattr(COLORS[role], "placeholder" if on_page else "light") for role in ("ink", "series-1"))
+
+    def draw(axes: Axes) -> None:
+        axes.plot(past, values, color=seen, linewidth=1.2, label="series")
+        axes.fill_between(ahead, low, high, color=coming, alpha=0.2, linewidth=0, label=f"{coverage:.0%} interval")
+        axes.plot(ahead, forecast, color=coming, linewidth=1.8, label="forecast")
+        legend = axes.legend(loc="upper left")
+        if np.asarray(past).dtype.kind == "M":
+            axes.tick_params(axis="x", labelrotation=30)
+        else:
+            axes.set_xlabel("step")
+        if not on_page:
+            light = COLORS["muted"].light
+            axes.tick_params(colors=light)
+            axes.xaxis.label.set_color(light)
+            for spine in axes.spines.values():
+                spine.set_edgecolor(COLORS["line"].light)
+            for text in legend.get_texts():
+                text.set_color(COLORS["ink"].light)
+
+    return plotted(draw, width=WIDTH, height=HEIGHT)
+
 
 MOST_PICTURES = 6
 
@@ -45,7 +93,7 @@ def forecast_page(name: str, data: str, result: BacktestResult, pictures: Sequen
 def _judge(result: BacktestResult) -> Judgment:
     own, *others = result.methods
     best = min(others, key=lambda method: method.rmse)
-    said = f"Forecasts up to {counted_steps(result.horizon)} ahead were off by {number(own.rmse, digits=3)} (rmse)"
+    said = f"Forecasts up to {counted(result.horizon, 'step')} ahead were off by {number(own.rmse, digits=3)} (rmse)"
     remarks = (f"Measured by {count(result.origins)} forecasts into the later part of the series, each from its past.",)
     beside = f"{best.name} by {number(best.rmse, digits=3)}"
     if own.rmse < 0.99 * best.rmse:
@@ -55,21 +103,12 @@ def _judge(result: BacktestResult) -> Judgment:
     return Judgment("bad", "A simple forecast wins", f"{said}; {beside}.", remarks)
 
 
-def counted_steps(steps: int) -> str:
-    """Write a number of steps.
-
-    >>> counted_steps(1), counted_steps(14)
-    ('1 step', '14 steps')
-    """
-    return f"{count(steps)} step{'' if steps == 1 else 's'}"
-
-
 def _headline(result: BacktestResult) -> Cards:
     own = result.methods[0]
-    season = counted_steps(result.season) if result.season > 1 else "none"
+    season = counted(result.season, "step") if result.season > 1 else "none"
     return Cards(
         (
-            Card("Error (rmse)", number(own.rmse, digits=3), f"over {counted_steps(result.horizon)} ahead"),
+            Card("Error (rmse)", number(own.rmse, digits=3), f"over {counted(result.horizon, 'step')} ahead"),
             Card("Against naive", number(own.mase, digits=3), "mean error over that of the naive forecast, one step"),
             Card("Inside intervals", percent(result.covered), f"of values; {percent(result.coverage)} were aimed at"),
             Card("Season", season, "found in the series, or given"),

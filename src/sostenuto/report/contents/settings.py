@@ -5,8 +5,7 @@ from typing import Any
 
 from sostenuto.choices import DataPart
 from sostenuto.report.judgment import evaluated_things
-from sostenuto.report.metrics import metric
-from sostenuto.report.numbers import counted, duration
+from sostenuto.report.numbers import counted, duration, metric
 from sostenuto.report.section import Columns, Facts, Part, Prose, Section
 from sostenuto.report.text import one_line, shorten
 from sostenuto.results import FitResult

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path
 from matplotlib.ticker import MaxNLocator
 
 from sostenuto.report.numbers import tick_labels
@@ -59,6 +61,19 @@ def label_y(axes: Axes, ticks: Sequence[float], labels: Sequence[str]) -> None:
     axes.set_yticks([tick for tick, _ in shown], labels=[label for _, label in shown])
     axes.grid(axis="y", color=LINE, linewidth=0.8)
     axes.set_axisbelow(True)
+
+
+def shade(axes: Axes, shares: np.ndarray, color: str, *, levels: int, faintest: float = 0.0) -> None:
+    """Paint a matrix of shares of one, cells of one shade as one path, so that a page stays small; 0 is left empty."""
+    corners = np.array([(-0.5, -0.5), (0.5, -0.5), (0.5, 0.5), (-0.5, 0.5), (-0.5, -0.5)])
+    codes = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY]
+    level = np.ceil(shares * levels).clip(0, levels)
+    for step in range(1, levels + 1):
+        centers = np.argwhere(level == step)[:, ::-1].astype(float)
+        if len(centers):
+            path = Path((centers[:, None] + corners).reshape(-1, 2), codes * len(centers))
+            opacity = faintest + (1 - faintest) * step / levels
+            axes.add_patch(PathPatch(path, facecolor=color, linewidth=0, alpha=opacity))
 
 
 def limits(*series: np.ndarray, pad: float = 0.06) -> tuple[float, float]:
@@ -148,8 +163,7 @@ def draw_line(axes: Axes, x: np.ndarray, y: np.ndarray, *, most: int, size: floa
         axes.plot(x[alone], y[alone], "o", color=style["color"], markersize=size, markeredgewidth=0, clip_on=False)
 
 
-def y_margin(low: float, high: float, *, as_percent: bool = False) -> tuple[list[float], list[str], float]:
-    """Return y ticks, their labels, and the left margin in pixels that the labels need."""
-    ticks = linear_ticks(low, high)
+def tick_margin(ticks: Sequence[float], *, as_percent: bool = False) -> tuple[list[str], float]:
+    """Return the labels of y ticks, and the left margin in pixels that they need."""
     labels = tick_labels(ticks, as_percent=as_percent)
-    return ticks, labels, 12 + max((text_width(label) for label in labels), default=0)
+    return labels, 12 + max((text_width(label) for label in labels), default=0)
