@@ -1,5 +1,7 @@
 """docs/experiments.md tells what ``results/experiments`` holds, and every stored result is whole."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -67,10 +69,35 @@ def test_every_item_is_told_of():
     assert MEASURED not in {one.verdict for one in RESULTS}
 
 
-def test_an_edit_of_the_code_changes_its_digest(tmp_path):
+def test_an_edit_of_the_code_changes_its_digest_and_one_of_its_words_does_not(tmp_path):
     source = tmp_path / "run.py"
     source.write_text("from sostenuto.experiments.tasks.contest import compete\n")
     first = code_digest(source)
-    assert code_digest(source) == first
+    source.write_text('"""Said."""\nfrom sostenuto.experiments.tasks.contest import compete  # why\n')
+    second = code_digest(source)
+    source.write_text('"""Said otherwise."""\n\nfrom sostenuto.experiments.tasks.contest import compete\n')
+    assert code_digest(source) == second != first
     source.write_text("from sostenuto.experiments.tasks.sweeps import sweep\n")
-    assert code_digest(source) != first
+    assert code_digest(source) not in (first, second)
+
+
+@pytest.mark.parametrize("name", ["wang2024/figure-1", "alemohammad2021/figure-4a"])
+def test_a_digest_covers_all_that_a_run_loads(name, tmp_path):
+    """Modules loaded beyond those of the frame, by name at run time too, are among the files digested."""
+    code = f"""
+import sys
+import subprocess
+import sys
+from pathlib import Path
+from sostenuto.experiments import Workbench
+from sostenuto.experiments.catalog import find
+from sostenuto.experiments.provenance import PACKAGE, _shows, imported
+frame, item = set(sys.modules), find({name!r})
+bench = Workbench(item, item.settings("quick"), protocol="quick", folder=Path({str(tmp_path)!r}), progress=False)
+item.load()(bench.settings, bench)
+files = [getattr(sys.modules[one], "__file__", None) for one in set(sys.modules) - frame if "sostenuto." in one]
+loaded = {{Path(file) for file in files if file}}
+missed = {{path for path in loaded if not _shows(path)}} - imported(item.folder / "run.py")
+assert loaded and not missed, missed
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
