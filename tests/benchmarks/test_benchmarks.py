@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 
 import pytest
 
@@ -80,3 +81,27 @@ def test_costs_of_oscillators_at_a_small_size():
     assert record["floor"]["fit_and_predict_over_floor"] > 1
     assert record["stream"]["largest_difference"] < 1e-6
     assert len(record["many"]["seconds_per_part_by_tenths"]) == 2
+
+
+def test_peers_stand_beside_oscillators_and_a_run_that_ended_goes_on(real_data, tmp_path, monkeypatch):
+    from sostenuto.benchmarks import oscillator_features
+
+    peer = """
+import json, sys
+print(json.dumps({"aeon": "0"}), flush=True)
+for line in sys.stdin:
+    path, name, seed = json.loads(line)
+    print(json.dumps({"accuracy": 0.5 + seed / 10, "seconds": 1.0}), flush=True)
+"""
+    monkeypatch.setattr(oscillator_features, "_PEER_PROGRAM", peer)
+    monkeypatch.setattr(oscillator_features, "SEEDS", dict(zip(oscillator_features.SEEDS, (2, 2, 1), strict=True)))
+    monkeypatch.setenv("SOSTENUTO_RESUME", str(tmp_path / "rows.jsonl"))
+    settings = {"progress": False, "sets": ("Chinatown",), "peers": sys.executable, "data_dir": str(real_data)}
+    record = oscillator_features.run(**settings)
+    ours, rocket, hydra = record["sets"]["Chinatown"].values()
+    assert min(ours["by_seed"]) > 0.9
+    assert (rocket["accuracy"], rocket["by_seed"], hydra["by_seed"]) == (0.55, [0.5, 0.6], [0.5])
+    assert record["peer_versions"] == {"aeon": "0"}
+    assert record["against"]["MiniRocketClassifier"] == {"ahead": 1, "equal": 0, "behind": 0}
+    monkeypatch.setattr(oscillator_features, "_ours", None)  # nothing is left to measure
+    assert oscillator_features.run(**settings) == record

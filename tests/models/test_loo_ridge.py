@@ -118,3 +118,20 @@ def test_features_that_vary_within_rows_count_less():
     torch.testing.assert_close(
         sums.solve(0.1, within)[0][:, 0] @ torch.tensor([-0.01, 1.0]).double(), torch.tensor(0.0).double()
     )
+
+
+@pytest.mark.parametrize("judged", [None, torch.arange(60) < 40])
+def test_of_many_rows_some_choose_the_penalty_and_all_are_left_out(monkeypatch, judged):
+    features, targets, weight = problem(60, 90, seed=5)
+    weight[7] = 0
+    whole = LeaveOneOutRidge.fit(features, targets, sample_weight=weight, judged=judged)
+    monkeypatch.setattr("sostenuto.models.ridge.CHOOSING_ROWS", 50)
+    some = LeaveOneOutRidge.fit(features, targets, sample_weight=weight, judged=judged)
+    errors = [float(((ridge.held_out - targets).square() * weight[:, None]).sum()) for ridge in (some, whole)]
+    assert errors[0] < 1.2 * errors[1]
+    rows, mean_one = (features - some.center) / some.scale, weight / weight[weight > 0].mean()
+    answers = left_out(rows, targets, mean_one, some.penalty)
+    torch.testing.assert_close(some.held_out, answers, rtol=1e-8, atol=1e-8)
+    torch.testing.assert_close(some.weights, solve(rows, targets, mean_one, some.penalty)[0], rtol=1e-8, atol=1e-8)
+    repeated = features[:3].float().repeat(20, 1)  # of rank 3: rounding leaves eigenvalues below 0
+    assert bool(LeaveOneOutRidge.fit(1e3 * repeated, targets).held_out.isfinite().all())

@@ -1,10 +1,11 @@
 """How well and how fast `OscillatorClassifier` does on the UCR archive beside aeon's MiniRocket, MultiRocket-Hydra.
 
-Default settings, one seed, the archive's own training and test parts. The settings were fixed on `CHOSEN_ON`, on three
-draws of their parts; the other sets were looked at once. aeon pins packages of its own, so it runs in the interpreter
-that the environment variable ``SOSTENUTO_PEERS`` names, set by set beside ours, with as many threads; without it ours
-are measured alone. A missing value is drawn through by a straight line for all. Times are of fit and predict, compiled
-code warm.
+Default settings, the archive's own training and test parts, every method with its `SEEDS`. The settings were fixed
+on `CHOSEN_ON`, on three draws of their parts; the other sets were looked at once. aeon pins packages of its own, so it
+runs in the interpreter that the environment variable ``SOSTENUTO_PEERS`` names, set by set beside ours, with as many
+threads; without it ours are measured alone. A missing value is drawn through by a straight line for all. Seconds are
+the processor's, of fit and predict, compiled code warm. With ``SOSTENUTO_RESUME`` naming a file, what is measured is
+kept there, and a run that was ended goes on with the next set.
 """
 
 import json
@@ -12,6 +13,7 @@ import os
 import subprocess
 import tempfile
 import time
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -32,21 +34,28 @@ CHOSEN_ON = (
     "FaceFour", "FiftyWords", "GunPoint", "Ham", "Lightning7", "MedicalImages", "OSULeaf", "PigCVP",
     "SmallKitchenAppliances", "SyntheticControl", "Worms",
 )  # fmt: skip
-PEERS = ("MiniRocketClassifier", "MultiRocketHydraClassifier")
+OURS, PEERS = "OscillatorClassifier", ("MiniRocketClassifier", "MultiRocketHydraClassifier")
+SEEDS = {OURS: 3, PEERS[0]: 3, PEERS[1]: 1}
+"""Seeds 0, 1, … of every method: one takes twenty times as long as the others."""
 _PEER_PROGRAM = """
-import json, sys, time, warnings
+import json, platform, sys, time, warnings
+from importlib.metadata import version
 warnings.filterwarnings("ignore")
 import numpy as np
+import torch
 from aeon.classification import convolution_based
 threads = int(sys.argv[1])
+torch.set_num_threads(threads)
+packages = ("aeon", "numba", "numpy", "scikit-learn", "torch")
+print(json.dumps({"python": platform.python_version()} | {name: version(name) for name in packages}), flush=True)
 for line in sys.stdin:
-    path, name = json.loads(line)
+    path, name, seed = json.loads(line)
     data = np.load(path)
-    model = getattr(convolution_based, name)(random_state=0, n_jobs=threads)
-    began = time.perf_counter()
+    model = getattr(convolution_based, name)(random_state=seed, n_jobs=threads)
+    began = time.process_time()
     model.fit(data["train"][:, None], data["train_labels"])
     right = model.predict(data["test"][:, None]) == data["test_labels"]
-    print(json.dumps({"accuracy": float(right.mean()), "seconds": time.perf_counter() - began}), flush=True)
+    print(json.dumps({"accuracy": float(right.mean()), "seconds": time.process_time() - began}), flush=True)
 """
 
 
@@ -56,21 +65,43 @@ def run(
     """Return accuracy and seconds of every method on every set, their means, and how often each is ahead."""
     peers = peers or os.environ.get("SOSTENUTO_PEERS")
     sets = sets or _at_hand(data_dir)
-    results: dict[str, Any] = {}
+    kept = Path(os.environ["SOSTENUTO_RESUME"]) if "SOSTENUTO_RESUME" in os.environ else None
+    lines = kept.read_text(encoding="utf-8").splitlines() if kept and kept.exists() else []
+    found = {(seed, name): row for seed, name, row in map(json.loads, lines)}
+    wanted = [pair for pair in product(range(max(SEEDS.values())), sets) if pair not in found]
     with tempfile.TemporaryDirectory() as folder, _Peers(peers) as others:
-        for name in tqdm(["CBF", *sets], desc="oscillators on UCR", unit="set", disable=not progress):
-            train, train_labels, test, test_labels = _parts(name, data_dir)
-            began = time.perf_counter()
-            classifier = OscillatorClassifier(random_state=0).fit(train, train_labels)
-            accuracy = float(classifier.score(test, test_labels))
-            seconds = time.perf_counter() - began
-            row = {"OscillatorClassifier": {"accuracy": accuracy, "seconds": seconds}}
-            path = Path(folder) / "set.npz"
-            np.savez(path, train=train, train_labels=train_labels, test=test, test_labels=test_labels)
-            results[name] = row | {peer: others.ask(path, peer) for peer in (PEERS if peers else ())}
-    # CBF was first to warm compiled code up, and is in `sets` again where it belongs.
-    results = {name: results[name] for name in sets}
-    return {"chosen_on": list(CHOSEN_ON), "sets": results, **summary(results)}
+        path = Path(folder) / "set.npz"
+        warm = [(0, sets[0])] if wanted else []  # compiles what is timed then
+        for turn, (seed, name) in enumerate(tqdm([*warm, *wanted], desc=TITLE, unit="set", disable=not progress)):
+            parts = _parts(name, data_dir)
+            np.savez(path, **parts)
+            asked = [peer for peer in (PEERS if peers else ()) if seed < SEEDS[peer]]
+            row = {OURS: _ours(parts, seed)} | {peer: others.ask(path, peer, seed) for peer in asked}
+            if turn:
+                found[seed, name] = row
+                if kept:
+                    with kept.open("a", encoding="utf-8") as file:
+                        print(json.dumps([seed, name, row]), file=file)
+    rows = {name: _over_seeds([row for (_, one), row in sorted(found.items()) if one == name]) for name in sets}
+    versions = {"peer_versions": others.versions} if peers else {}
+    return {"chosen_on": list(CHOSEN_ON), "seeds": SEEDS, **versions, "sets": rows, **summary(rows)}
+
+
+def _ours(parts: dict[str, np.ndarray], seed: int) -> dict[str, float]:
+    began = time.process_time()
+    classifier = OscillatorClassifier(random_state=seed).fit(parts["train"], parts["train_labels"])
+    accuracy = float(classifier.score(parts["test"], parts["test_labels"]))
+    return {"accuracy": accuracy, "seconds": time.process_time() - began}
+
+
+def _over_seeds(rows: list[dict[str, dict[str, float]]]) -> dict[str, Any]:
+    """Average over seeds, with the accuracy of each beside."""
+    methods = {method: [row[method] for row in rows if method in row] for method in rows[0]}
+    return {
+        method: {key: float(np.mean([each[key] for each in seeds])) for key in ("accuracy", "seconds")}
+        | {"by_seed": [each["accuracy"] for each in seeds]}
+        for method, seeds in methods.items()
+    }
 
 
 def summary(found: dict[str, Any]) -> dict[str, Any]:
@@ -129,19 +160,22 @@ class _Peers:
             self._process = subprocess.Popen(
                 [self._python, "-c", _PEER_PROGRAM, threads], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
             )
+            self.versions = self._read()
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._python:
             self._process.communicate()
 
-    def ask(self, path: Path, name: str) -> dict[str, float]:
+    def ask(self, path: Path, name: str, seed: int) -> dict[str, float]:
         """Fit the named classifier on the set in the file."""
-        reader, writer = self._process.stdout, self._process.stdin
-        assert reader is not None
-        assert writer is not None
-        print(json.dumps([str(path), name]), file=writer, flush=True)
-        return json.loads(reader.readline())
+        assert self._process.stdin is not None
+        print(json.dumps([str(path), name, seed]), file=self._process.stdin, flush=True)
+        return self._read()
+
+    def _read(self) -> Any:
+        assert self._process.stdout is not None
+        return json.loads(self._process.stdout.readline())
 
 
 def _at_hand(data_dir: str | None) -> tuple[str, ...]:
@@ -151,9 +185,11 @@ def _at_hand(data_dir: str | None) -> tuple[str, ...]:
     return tuple(sorted(path.name for path in folder.iterdir() if path.is_dir()))
 
 
-def _parts(name: str, data_dir: str | None) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _parts(name: str, data_dir: str | None) -> dict[str, Any]:
     data = datasets.load(f"ucr/{name}", data_dir=data_dir)
     assert data.test is not None, "the archive has a test part for every set"
-    sides = [np.stack([interpolate(x)[:, 0] for x in part.sequences]) for part in (data.train, data.test)]
-    labels = [np.asarray(part.targets) for part in (data.train, data.test)]
-    return sides[0], labels[0], sides[1], labels[1]
+    arrays: dict[str, Any] = {}
+    for side, part in (("train", data.train), ("test", data.test)):
+        arrays[side] = np.stack([interpolate(x)[:, 0] for x in part.sequences])
+        arrays[f"{side}_labels"] = np.asarray(part.targets)
+    return arrays

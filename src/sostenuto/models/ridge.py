@@ -8,7 +8,7 @@ from torch import Tensor
 
 from sostenuto.checks import require
 
-_ROWS = 4096
+_ROWS, _BLOCK = 4096, 512
 _PENALTIES = torch.logspace(-6, 3, 37, dtype=torch.float64)
 
 
@@ -169,6 +169,8 @@ def _standard(deviation: Tensor, mean: Tensor, within: Tensor | float) -> Tensor
 
 PENALTIES = torch.logspace(-5, 2, 29, dtype=torch.float64)
 """Penalties to choose from, in units of the mean square of a row: one per standardized feature."""
+CHOOSING_ROWS = 2000
+"""Rows that the penalty is chosen on, drawn from more."""
 FEW = 0.05
 """The penalty where no row can be left out: its class has no other member."""
 
@@ -208,7 +210,7 @@ class LeaveOneOutRidge:
         one eigendecomposition serves every λ. The least sum of squares over the ``judged`` rows chooses, or, with
         ``slack``, the least λ whose sum exceeds it by no more than this share: a class of few rows is smaller still
         without one of them, and squares ask for too strong a penalty then. Where no row is judged, λ is `FEW` mean
-        squares of a row.
+        squares of a row. Of more than `CHOOSING_ROWS` rows that many choose, and a Cholesky factor serves the one λ.
 
         >>> x = torch.linspace(-1, 1, 50)[:, None]
         >>> fitted = LeaveOneOutRidge.fit(x, 3 * x + 2)
@@ -227,19 +229,23 @@ class LeaveOneOutRidge:
         scale = _standard(features[present].std(0, correction=0), center, within)
         rows /= scale
         offset = share @ targets.double()
-        root = weight.sqrt()
-        gram = (rows @ rows.T).double() * root[:, None] * root
-        response = (targets.double() - offset) * root[:, None]
-        values, vectors = torch.linalg.eigh(gram)
-        solver = _Solver(values.clamp(min=0), vectors, response, root)
-        wanted = torch.ones(count, dtype=torch.bool) if judged is None else judged
-        size = float(solver.values.sum()) / int(present.sum())
-        size = size if size > 0 else 1.0
-        penalty = solver.choose(size * PENALTIES, wanted & present, slack) if bool(wanted.any()) else size * FEW
-        dual, residual = solver.solve(penalty)
-        weights = rows.T @ (dual * root[:, None]).to(rows.dtype)
+        gram, truth = _products(rows).double(), targets.double()
+        wanted = present if judged is None else present & judged
+        drawn = torch.arange(count)
+        if count > CHOOSING_ROWS:
+            drawn = drawn[present]
+            drawn = drawn[torch.randperm(len(drawn), generator=torch.Generator().manual_seed(0))[:CHOOSING_ROWS]]
+        solver = _Solver.of(gram[drawn][:, drawn], truth[drawn], weight[drawn])
+        penalty = solver.choose(wanted[drawn], slack)
+        if count <= CHOOSING_ROWS:
+            dual, residual = solver.solve(penalty)
+        else:
+            # Rounding leaves eigenvalues below 0, which no weaker penalty would lift.
+            penalty = max(penalty, torch.finfo(rows.dtype).eps * float(gram.trace()))
+            dual, residual = _solve_one(gram, truth - offset, weight.sqrt(), penalty)
+        weights = rows.T @ (dual * weight.sqrt()[:, None]).to(rows.dtype)
         # A row of weight 0 is left out already.
-        held_out = torch.where(present[:, None], targets.double() - residual, (rows @ weights).double() + offset)
+        held_out = torch.where(present[:, None], truth - residual, (rows @ weights).double() + offset)
         return cls(center, scale, weights, offset, float(penalty), held_out)
 
     def predict(self, features: Float[Tensor, "row feature"]) -> Float[Tensor, "row output"]:
@@ -253,29 +259,65 @@ class LeaveOneOutRidge:
         return slope, self.offset - self.center.double() @ slope
 
 
+def _products(rows: Tensor) -> Tensor:
+    """Give XXᵀ, of which one half is computed, block by block."""
+    gram = rows.new_empty(len(rows), len(rows))
+    for low in range(0, len(rows), _BLOCK):
+        high = low + _BLOCK
+        torch.mm(rows[low:high], rows[:high].T, out=gram[low:high, :high])
+        gram[:low, low:high] = gram[low:high, :low].T
+    return gram
+
+
+def _left_out(dual: Tensor, diagonal: Tensor, penalty: float, root: Tensor) -> Tensor:
+    """Give the residuals of rows left out, from c = (K + λ)⁻¹y and the diagonal of (K + λ)⁻¹."""
+    # The intercept takes away one direction, along √w: it is in the null space of the centered K, whose inverse
+    # there is 1/λ.
+    along = root / root.norm()
+    kept = (diagonal - along.square() / penalty).clamp(min=1e-12 / penalty)
+    return dual / (kept * root.clamp(min=torch.finfo(torch.float64).tiny))[:, None]
+
+
+def _solve_one(gram: Tensor, response: Tensor, root: Tensor, penalty: float) -> tuple[Tensor, Tensor]:
+    """Give c and the leave-one-out residuals for one λ."""
+    system = gram.mul_(root[:, None]).mul_(root)
+    system.diagonal().add_(penalty)
+    factor = torch.linalg.cholesky(system)
+    dual = torch.cholesky_solve(response * root[:, None], factor)
+    return dual, _left_out(dual, torch.cholesky_inverse(factor).diagonal(), penalty, root)
+
+
 @dataclass(frozen=True, eq=False)
 class _Solver:
     """(K + λ)⁻¹ for every λ, from the eigenvalues and eigenvectors of K."""
 
     values: Tensor
     vectors: Tensor
-    response: Tensor
+    squares: Tensor
+    projected: Tensor
     root: Tensor
 
-    def solve(self, penalty: float | Tensor) -> tuple[Tensor, Tensor]:
+    @classmethod
+    def of(cls, gram: Tensor, targets: Tensor, weight: Tensor) -> "_Solver":
+        """Center and decompose."""
+        share, root = weight / weight.sum(), weight.sqrt()
+        mean = gram @ share
+        values, vectors = torch.linalg.eigh((gram - mean[:, None] - mean + share @ mean) * root[:, None] * root)
+        projected = vectors.T @ ((targets - share @ targets) * root[:, None])
+        return cls(values.clamp(min=0), vectors, vectors.square(), projected, root)
+
+    def solve(self, penalty: float) -> tuple[Tensor, Tensor]:
         """Give c = (K + λ)⁻¹y and the leave-one-out residuals of the targets themselves."""
         inverse = 1 / (self.values + penalty)
-        dual = self.vectors @ (inverse[:, None] * (self.vectors.T @ self.response))
-        # The intercept takes away one direction, along √w: it is in the null space of the centered K, whose inverse
-        # there is 1/λ.
-        along = self.root / self.root.norm()
-        diagonal = self.vectors.square() @ inverse - along.square() / penalty
-        tiny = torch.finfo(torch.float64).tiny
-        residual = dual / diagonal.clamp(min=1e-12 / float(penalty))[:, None] / self.root.clamp(min=tiny)[:, None]
-        return dual, residual
+        dual = self.vectors @ (inverse[:, None] * self.projected)
+        return dual, _left_out(dual, self.squares @ inverse, penalty, self.root)
 
-    def choose(self, penalties: Tensor, judged: Tensor, slack: float) -> float:
+    def choose(self, judged: Tensor, slack: float) -> float:
         """Give the least penalty whose weighted squared error of judged rows left out is at most ``slack`` too much."""
+        size = float(self.values.sum()) / int((self.root > 0).sum()) or 1.0
+        if not bool(judged.any()):
+            return size * FEW
+        penalties = (size * PENALTIES).tolist()
         errors = [((self.solve(penalty)[1] * self.root[:, None])[judged]).square().sum() for penalty in penalties]
         sums = torch.stack(errors)
-        return float(penalties[sums <= (1 + slack) * sums.min()][0])
+        return penalties[int(torch.nonzero(sums <= (1 + slack) * sums.min())[0])]

@@ -90,13 +90,13 @@ def sample_thresholds(
     rows = np.concatenate([np.arange(*sequences.borders[i : i + 2]) for i in chosen])
     borders = torch.from_numpy(np.concatenate([[0], np.cumsum(lengths)]))
     own = None if spans is None else torch.from_numpy(spans[rows])
-    outputs = bank_outputs(torch.from_numpy(sequences.values[rows]).float(), borders, bank, spans=own)
-    steps = _SAMPLE_SEQUENCES * _SAMPLE_STEPS
-    sampled = outputs[generator.permutation(len(outputs))[:steps]] if len(outputs) > steps else outputs
-    ordered = sampled.double().sort(0).values
+    picked = np.sort(generator.permutation(len(rows))[: _SAMPLE_SEQUENCES * _SAMPLE_STEPS])
+    values = torch.from_numpy(sequences.values[rows]).float()
+    outputs = bank_outputs(values, borders, bank, spans=own, picked=torch.from_numpy(picked))
+    ordered = torch.from_numpy(np.sort(outputs.T.numpy(), axis=1)).double()
     shares = (np.arange(1, bank.n_units * THRESHOLDS + 1) * _GOLDEN) % 1
-    places = np.sort(shares.reshape(bank.n_units, THRESHOLDS), 1) * (len(ordered) - 1)
-    return ordered.gather(0, torch.from_numpy(np.round(places).astype(np.int64).T)).T.contiguous()
+    places = np.sort(shares.reshape(bank.n_units, THRESHOLDS), 1) * (len(picked) - 1)
+    return ordered.gather(1, torch.from_numpy(np.round(places).astype(np.int64)))
 
 
 def _rates(frequency: np.ndarray, quality: np.ndarray) -> torch.Tensor:

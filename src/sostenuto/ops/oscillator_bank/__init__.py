@@ -70,27 +70,32 @@ def bank_outputs(
     bank: OscillatorBank,
     *,
     spans: Float[Tensor, " S"] | None = None,
+    picked: Int[Tensor, " P"] | None = None,
     backend: str = "auto",
-) -> Float[Tensor, "S U"]:
-    """Give every unit's output at every step, arguments as for `bank_shares`: to look at, and to set thresholds by.
+) -> Float[Tensor, "P U"]:
+    """Give every unit's output at every step, or at those ``picked`` in rising order: to look at, and for thresholds.
+
+    The other arguments are those of `bank_shares`.
 
     >>> from sostenuto.ops.oscillator_bank.bank import small_bank
     >>> bank_outputs(torch.randn(30, 1), torch.tensor([0, 10, 30]), small_bank()).shape
     torch.Size([30, 20])
     """
     _check(values, borders, bank, spans)
+    picked = torch.arange(len(values)) if picked is None else picked.long()
     if choose_backend(backend, values.float().cpu(), built=("cpu",)) == "reference":
         steps = torch.ones(len(values), dtype=torch.float64) if spans is None else spans
         pairs = zip(borders[:-1].tolist(), borders[1:].tolist(), strict=True)
         outputs = [bank_outputs_reference(values[low:high], steps[low:high], bank) for low, high in pairs]
-        return torch.cat(outputs).to(values.dtype)
+        return torch.cat(outputs).to(values.dtype)[picked]
     from sostenuto.ops.oscillator_bank.cpu import write_outputs
 
     distinct, index = _distinct(spans)
     packed = pack_bank(bank, distinct)
-    out = torch.empty(len(packed.plan), len(values), LANES)
-    write_outputs(_rows(values), borders.long().numpy(), index, packed.spans, packed.plan, out.numpy())
-    return out.transpose(0, 1).flatten(1)[:, : bank.n_units]
+    out = torch.empty(len(picked), len(packed.plan), LANES)
+    rows = _rows(values), borders.long().numpy(), index
+    write_outputs(*rows, packed.spans, packed.plan, picked.numpy(), out.numpy())
+    return out.flatten(1)[:, : bank.n_units]
 
 
 class BankStream:

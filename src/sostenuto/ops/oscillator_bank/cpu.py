@@ -237,18 +237,22 @@ def pool(values: Any, borders: Any, index: Any, packed: PackedBank, out: Any) ->
 
 @no_type_check
 @njit(**_OPTIONS)
-def write_outputs(values, borders, index, spans, plan, out):
-    """Fill ``out`` (blocks, step, LANES) with every unit's output at every step."""
+def write_outputs(values, borders, index, spans, plan, picked, out):
+    """Fill ``out`` (picked, blocks, LANES) with every unit's output at the picked steps, which rise."""
     before = np.empty((3, values.shape[1]), np.float32)
     states = np.empty((len(plan), 4, LANES), np.float32)
+    outputs = np.empty((len(plan), np.diff(borders).max(), LANES), np.float32)
+    place = 0
     for n in range(len(borders) - 1):
         low, high = borders[n], borders[n + 1]
         differences = np.empty((2, high - low, values.shape[1]), np.float32)
         before[:] = 0
         states[:] = 0
         mine = index if len(index) == 1 else index[low:high]
-        at = out[0, low:].ctypes.data
-        _run(values[low:high], mine, spans, plan, before, states, differences, at, out.strides[0])
+        _run(values[low:high], mine, spans, plan, before, states, differences, outputs.ctypes.data, outputs.strides[0])
+        while place < len(picked) and picked[place] < high:
+            out[place] = outputs[:, picked[place] - low]
+            place += 1
 
 
 @no_type_check
