@@ -15,6 +15,7 @@ what = "Adds numbers."
 needs_data = []
 needs_device = "cpu"
 time = "1 s"
+about = "Shows a sum."
 [paper]
 cells = 3
 scale = 1.0
@@ -22,12 +23,8 @@ scale = 1.0
 cells = 2
 """
 EXPECTED = """
-["sum"]
-value = 3.0
-better = "higher"
-tolerance = 0.5
-["is positive"]
-law = "The sum is above zero."
+"sum" = { value = 3.0, better = "higher", tolerance = 0.5 }
+"is positive" = "The sum is above zero."
 """
 RUN = """
 from pathlib import Path
@@ -51,16 +48,11 @@ Write = Callable[..., Path]
 def write_toy(tmp_path, monkeypatch) -> Iterator[Write]:
     """Return a function that writes the toy experiment, or a variant, and returns its root."""
 
-    def write(run: str = RUN, config: str = CONFIG, expected: str = EXPECTED, readme: str = "# Toy") -> Path:
+    def write(run: str = RUN, config: str = CONFIG, expected: str = EXPECTED) -> Path:
         folder = tmp_path / "root" / "toy2009" / "figure_1"
         folder.mkdir(parents=True, exist_ok=True)
-        for name, text in {
-            "run.py": run,
-            "config.toml": config,
-            "expected.toml": expected,
-            "README.md": readme,
-        }.items():
-            (folder / name).write_text(text)
+        (folder / "run.py").write_text(run)
+        (folder / "item.toml").write_text(f"{config}\n[expected]\n{expected}")
         forget()
         return tmp_path / "root"
 

@@ -26,7 +26,7 @@ KNOWN_DATA = {name for source in sources() for name in (*source.names, source.pr
 
 
 def test_folders_are_found():
-    folders = [path.parent for path in ROOT.glob("*/*/config.toml")]
+    folders = [path.parent for path in ROOT.glob("*/*/item.toml")]
     assert {f"{path.parent.name}/{path.name}".replace("_", "-") for path in folders} == set(ITEMS)
     assert set(CHEAP) <= set(ITEMS)
     assert len(CHEAP) <= 3
@@ -43,7 +43,7 @@ class TestItem:
         experiment = find(name)
         assert experiment.paper == name.split("/")[0]
         assert set(experiment.needs_data) <= KNOWN_DATA
-        for text in (experiment.title, experiment.what, experiment.time):
+        for text in (experiment.title, experiment.what, experiment.time, experiment.about):
             assert text.strip()
         assert set(experiment.comparable) <= set(PROTOCOLS)
         for protocol in experiment.protocols:
@@ -79,10 +79,6 @@ class TestItem:
         paper, item = name.replace("-", "_").split("/")
         module = importlib.import_module(f"sostenuto.experiments.{paper}.{item}.run")
         assert find(name).load() is module.run
-
-    def test_readme_names_it(self, name):
-        first = (find(name).folder / "README.md").read_text(encoding="utf-8").splitlines()[0]
-        assert first.startswith(f"# {name}")
 
 
 @pytest.mark.parametrize("name", CHEAP)

@@ -15,10 +15,10 @@ from sostenuto.experiments.expectation import Expectation
 from sostenuto.experiments.settings import Settings
 
 ROOT = Path(__file__).parent
-FILES = ("config.toml", "expected.toml", "run.py", "README.md")
+FILES = ("item.toml", "run.py")
 PROTOCOLS = ("paper", "reduced", "ours", "quick")
 """The paper's own; the same with fewer runs, epochs or points; our best recipe; a minute on two cores."""
-KEYS = ("title", "what", "needs_data", "needs_device", "time")
+KEYS = ("title", "what", "needs_data", "needs_device", "time", "about", "expected")
 _PAPER = re.compile(r"[a-z]+\d{4}")
 """A paper's key, as docs/bibliography.md lists them: its first author and its year."""
 
@@ -29,7 +29,7 @@ class Experiment:
 
     ``needs_data`` names data sets (or whole archives, such as ``"ucr"``). ``comparable`` names the protocols whose
     numbers may stand beside the paper's and whose laws are judged. ``protocols`` holds the settings of the first
-    protocol, the paper's where it has one, and what the others change.
+    protocol, the paper's where it has one, and what the others change. ``about`` is what was found, in Markdown.
     """
 
     name: str
@@ -40,15 +40,21 @@ class Experiment:
     needs_data: tuple[str, ...]
     needs_device: str
     time: str
+    about: str
     comparable: tuple[str, ...]
     protocols: Mapping[str, Mapping[str, Any]]
     expected: Mapping[str, Expectation]
 
     @classmethod
     def read(cls, folder: Path) -> "Experiment":
-        """Read a folder's ``config.toml`` and ``expected.toml``."""
-        path = folder / "config.toml"
+        """Read a folder's ``item.toml``."""
+        path = folder / "item.toml"
         config = _toml(path)
+        # The settings of an item that shares its cells with this one.
+        if "settings_of" in config:
+            other = _toml(folder.parents[1] / config.pop("settings_of").replace("-", "_") / "item.toml")
+            config |= {protocol: other[protocol] for protocol in PROTOCOLS if protocol in other}
+        config |= {protocol: _flat(config[protocol]) for protocol in PROTOCOLS if protocol in config}
         base = next((name for name in ("paper", "ours") if name in config), "paper")
         absent = [key for key in (*KEYS, base, "quick") if key not in config]
         unknown = [key for key in config if key not in (*KEYS, *PROTOCOLS, "comparable")]
@@ -63,7 +69,6 @@ class Experiment:
                     path, f"expected [{protocol}] to change settings of [{base}]", f"got {shown(new)}"
                 )
         check_choice("needs_device", config["needs_device"], ("cpu", "gpu"))
-        expected = _toml(folder / "expected.toml")
         return cls(
             name=_name(folder),
             paper=folder.parent.name,
@@ -71,8 +76,8 @@ class Experiment:
             needs_data=tuple(config["needs_data"]),
             comparable=tuple(config.get("comparable", ("paper", "reduced", "ours"))),
             protocols={name: config[name] for name in PROTOCOLS if name in config},
-            expected={name: Expectation.of(name, entry) for name, entry in expected.items()},
-            **{key: str(config[key]) for key in ("title", "what", "needs_device", "time")},
+            expected={name: Expectation.of(name, entry) for name, entry in config["expected"].items()},
+            **{key: str(config[key]) for key in ("title", "what", "needs_device", "time", "about")},
         )
 
     def settings(self, protocol: str, changes: Mapping[str, Any] | None = None) -> Settings:
@@ -113,7 +118,7 @@ def names(root: Path = ROOT) -> list[str]:
     True
     """
     papers = [folder for folder in sorted(root.iterdir()) if folder.is_dir() and _PAPER.fullmatch(folder.name)]
-    items = [item for paper in papers for item in paper.iterdir() if (item / "config.toml").is_file()]
+    items = [item for paper in papers for item in paper.iterdir() if (item / "item.toml").is_file()]
     return [_name(item) for item in sorted(items, key=_order)]
 
 
@@ -150,6 +155,18 @@ def _toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise FileFormatError(path, "expected TOML", f"got something else ({error})") from error
+
+
+def _flat(table: Mapping[str, Any], lead: str = "") -> dict[str, Any]:
+    """Name the values of nested tables by their path.
+
+    >>> _flat({"seeds": 3, "lstm": {"layer": "lstm", "try": {"dropout": [0.0, 0.1]}}})
+    {'seeds': 3, 'lstm.layer': 'lstm', 'lstm.try.dropout': [0.0, 0.1]}
+    """
+    flat = dict[str, Any]()
+    for name, value in table.items():
+        flat |= _flat(value, f"{lead}{name}.") if isinstance(value, dict) else {f"{lead}{name}": value}
+    return flat
 
 
 def _changed(name: str, old: Any, new: Any) -> str:

@@ -20,7 +20,7 @@ _KEYS = ("value", "unit", "better", "tolerance", "law", "headline", "remark")
 
 @dataclass(frozen=True)
 class Expectation:
-    """One entry of ``expected.toml``: a number of the paper, a law, or only the name of what is measured.
+    """One entry of an item's ``[expected]``: a number of the paper, a law, or only the name of what is measured.
 
     ``better`` is ``"higher"`` or ``"lower"`` where one of them is. ``tolerance`` is how far a reproduction may lie from
     ``value``. A ``law`` is a sentence that holds or fails. ``headline = false`` keeps an entry (a baseline, say) out of
@@ -37,12 +37,13 @@ class Expectation:
     remark: str = ""
 
     @classmethod
-    def of(cls, name: str, entry: dict[str, Any]) -> "Expectation":
-        """Read an entry of ``expected.toml`` and check it.
+    def of(cls, name: str, entry: dict[str, Any] | str) -> "Expectation":
+        """Read an entry, a law where it is a sentence, and check it.
 
         >>> Expectation.of("accuracy", {"value": 98.4, "better": "higher"}).judge(98.6, spread=0.1, count=5)
         'better'
         """
+        entry = {"law": entry} if isinstance(entry, str) else entry
         unknown = [key for key in entry if key not in _KEYS]
         require(not unknown, f"expected the keys {', '.join(_KEYS)} under {name!r}", f"got {shown(unknown)}")
         values: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""The settings of one run: a protocol's values from ``config.toml``, read by name and never changed."""
+"""The settings of one run: a protocol's values from ``item.toml``, read by name and never changed."""
 
 import difflib
 from collections.abc import Iterator, Mapping

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from sostenuto.experiments.catalog import names
+from sostenuto.experiments.catalog import find, names
 from sostenuto.experiments.expectation import NOT_RUN, ORDER
 from sostenuto.experiments.stored import read_result
 from sostenuto.report.experiment import evaluations, judged, ours, theirs
@@ -71,7 +71,8 @@ def page(result: ExperimentResult) -> str:
     ]
     lines += [_row(one, result) for one in result.numbers]
     notes = ["", "## Notes", "", *(f"- {_plain(note)}" for note in result.notes)] if result.notes else []
-    return "\n".join([*head, *table, *lines, *notes, ""])
+    about = ["", "## What it shows, and what was found", "", find(result.name).about.strip()]
+    return "\n".join([*head, *table, *lines, *notes, *about, ""])
 
 
 def stem(result: ExperimentResult) -> str:

@@ -231,14 +231,14 @@ class Workbench:
     def law(
         self, name: str, holds: bool, evidence: str = "", *, seeds: int = 0, undecided: str = "", not_judged: str = ""
     ) -> None:
-        """Say whether the law ``name`` of ``expected.toml`` held, and what was seen.
+        """Say whether the law ``name`` of ``[expected]`` held, and what was seen.
 
         A law about trained networks gives the number of their ``seeds``: one decides nothing. ``undecided`` and
         ``not_judged`` say why nothing can be said: a difference within two standard errors, a baseline that had less.
         Under a protocol that may not be compared no law is judged.
         """
         expectation = self._expectation(name)
-        require(bool(expectation.law), f"expected a law under {name!r} in expected.toml", "got a number")
+        require(bool(expectation.law), f"expected a law under {name!r} in [expected]", "got a number")
         undecided = undecided or (ONE_SEED if seeds == 1 else "")
         verdict = LAW_HOLDS if holds else LAW_FAILS
         if self.protocol not in self.experiment.comparable:
@@ -267,7 +267,7 @@ class Workbench:
     def _expectation(self, name: str) -> Any:
         known = self.experiment.expected
         hint = "give it an entry, if only with a remark"
-        require(name in known, f"expected an entry of {self.experiment.name}'s expected.toml", f"got {name!r}", hint)
+        require(name in known, f"expected an entry of {self.experiment.name}'s [expected]", f"got {name!r}", hint)
         return known[name]
 
     # What the person at the screen sees
@@ -284,10 +284,10 @@ class Workbench:
             print(f"{self.experiment.name}: {text}", file=sys.stderr, flush=True)
 
     def missing(self) -> list[str]:
-        """List the entries of ``expected.toml`` that were not measured."""
+        """List the entries of ``[expected]`` that were not measured."""
         return [name for name in self.experiment.expected if name not in self.numbers]
 
     def require_complete(self) -> None:
-        """Refuse an experiment that leaves entries of ``expected.toml`` out without saying why."""
+        """Refuse an experiment that leaves entries of ``[expected]`` out without saying why."""
         absent = self.missing()
         require(not absent, f"expected {self.experiment.name} to measure every entry", f"missed {shown(absent)}")

@@ -164,7 +164,7 @@ def _part(dataset: Dataset, settings: Settings) -> Dataset:
 
 
 def paper_rows() -> Rows:
-    """Read the paper's Table 2 from the experiment's ``expected.toml``: the value is RNTK's, the remark has the rest.
+    """Read the paper's Table 2 from the experiment's ``[expected]``: the value is RNTK's, the remark has the rest.
 
     >>> paper_rows()["Coffee"]["RBF"]
     92.86

@@ -34,7 +34,7 @@ def _times(settings: Settings, bench: Workbench, device: str) -> dict[int, dict[
     here = device in settings.devices and (device == "cpu" or torch.cuda.is_available())
     for length in settings.lengths:
         sizes = (length, settings.batch_size, settings.input_size, settings.hidden_size)
-        for group, rounds in (("fused", settings.rounds[device]), ("looped", settings.loop_rounds)):
+        for group, rounds in (("fused", settings[f"{device}.rounds"]), ("looped", settings.loop_rounds)):
             key, depends = f"{device}/length={length}/{group}", {"sizes": sizes, "rounds": rounds}
             if here or bench.remembers(key, depends=depends):
                 measure = partial(median_times, group, *sizes, device=device, rounds=rounds)
