@@ -1,4 +1,7 @@
-"""Write the README's table from ``results/``: ``python docs/evidence.py``; a test sees that it is up to date."""
+"""Write the README's table from ``results/``: ``python docs/evidence.py``; a test sees that it is up to date.
+
+`claims` are figures that pages say in their own words; the test looks for them there.
+"""
 
 import json
 from pathlib import Path
@@ -167,6 +170,62 @@ def verdicts():
         f"Of {len(stored)} tables and figures of the papers that were run again {held} hold, {lost} fail, are worse "
         f"or differ, and {undecided} are undecided or not judged: [docs/experiments.md](docs/experiments.md)."
     )
+
+
+def claims():
+    """Give what pages under ``docs`` say about results, each with its page."""
+    features, kernels = record("oscillator_features"), record("ucr_kernels")
+    every = features["mean"]["all"]
+    ours, rocket = every["OscillatorClassifier"], every["MiniRocketClassifier"]
+    yield (
+        "which_model",
+        f"{100 * ours['accuracy']:.1f} % over {len(features['sets'])} UCR sets at {ours['seconds']:.2g} s a set; "
+        f"MiniRocket {100 * rocket['accuracy']:.1f} %",
+    )
+    small = [features["sets"][name] for name in kernels["sets"]]
+
+    def mean(model, what):
+        return sum(one[model][what] for one in small) / len(small)
+
+    oscillators, peer = (
+        f"{100 * mean(name, 'accuracy'):.1f} %" for name in ("OscillatorClassifier", "MiniRocketClassifier")
+    )
+    rntk, rbf, nearest = (
+        f"{100 * kernels['mean_accuracy'][name]:.1f} %" for name in ("rntk", "rbf", "nearest_neighbor")
+    )
+    yield "which_model", f"oscillators {oscillators} and RNTK {rntk} on the {len(small)} small sets"
+    yield (
+        "which_model",
+        f"oscillators {oscillators}, RNTK {rntk} | MiniRocket {peer}, RBF kernel {rbf}, nearest neighbor {nearest} |",
+    )
+    yield "which_model", f"**oscillators {mean('OscillatorClassifier', 'seconds'):.2f}**"
+    yield (
+        "tutorials/small_data",
+        f"accuracy of {oscillators}, the RNTK {rntk}, an RBF kernel {rbf} and the nearest neighbor {nearest}",
+    )
+    pairs = [(row["columns"]["stack"], row["columns"]["nn.LSTM"]) for row in record("ordinary_tasks")["rows"]]
+    margins = [(b["mean"] - a["mean"], a["standard_error"] + b["standard_error"]) for a, b in pairs]
+    words = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+    ahead, behind = (words[sum(sign * gap > error for gap, error in margins)] for sign in (1, -1))
+    yield (
+        "which_model",
+        f"beyond both standard errors on {ahead} of {words[len(pairs)]} short tasks, behind on {behind}",
+    )
+    yield "tutorials/replace_lstm", f"ahead beyond both standard errors on {ahead}, and behind on {behind}"
+    cpu, gpu = (
+        record(name)["1000x128x128"]["LSTM(H, H) / layer(H, H)"] for name in ("oscillator_scan", "oscillator_scan_h200")
+    )
+    yield "which_model", f"{cpu:.2g} times the rate of `nn.LSTM` on two CPU cores, {gpu:.2g} times on an H200"
+    grids = {
+        table["caption"].split(" over ")[0]: table["rows"][0]
+        for table in experiment("alemohammad2021_table-1_reduced")["tables"]
+    }
+    printed = [cell.split(" / ")[0] for cell in grids["4 columns"]]
+    yield "which_model", f"RNTK {printed[1]} % | **RBF {printed[3]} %**"
+    wide = grids["RNTK (wide), NTK (wide), RBF (wide), Polynomial (wide)"]
+    yield "which_model", f"**RNTK {wide[1]} %** | RBF {wide[3]} %"
+    half = record("half_life_h200")["half_lives"]
+    yield "tutorials/memory", f"{accuracy(half['784'])} beside {accuracy(half['none'])}"
 
 
 def replaced(text):

@@ -29,6 +29,13 @@ def test_the_table_of_the_readme_says_what_results_say() -> None:
     assert evidence.replaced(README.replace(evidence.table(), "| outdated |")) == README
 
 
+def test_the_pages_say_what_results_say() -> None:
+    claims = list(docs_module("evidence").claims())
+    pages = {page: (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8") for page, _ in claims}
+    assert len(claims) > 10
+    assert [(page, text) for page, text in claims if text not in pages[page]] == []
+
+
 def test_the_pictures_of_the_readme_are_there() -> None:
     pictures = re.findall(r"!\[[^]]+\]\(([^)]+)\)", README)
     assert "docs/images/at_a_glance.png" in pictures

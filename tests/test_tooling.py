@@ -176,6 +176,7 @@ def test_hosted_ci_runs_the_same_on_every_supported_python() -> None:
     supported = [row.rpartition(" ")[2] for row in project["classifiers"] if re.search(r"Python :: 3\.\d+$", row)]
     assert re.search(r"python: \[(.*)\]", workflow)[1] == ", ".join(f'"{version}"' for version in supported)
     assert "- run: .ci/run\n" in workflow
+    assert "LOCKED: 1\n" in workflow
 
 
 def private_words(text: str) -> list[str]:
