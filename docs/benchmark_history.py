@@ -51,7 +51,6 @@ NUMBERS = {
     "rkhs_norm": (("exact norm and gradient", "exact|median_seconds", "s"),),
 }
 """The numbers that are followed, by benchmark: label, path in the record, unit."""
-PACKAGES = ("python", "torch", "numpy", "numba")
 
 
 def write_page(path):

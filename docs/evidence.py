@@ -39,7 +39,7 @@ def feature_rows():
             f"{100 * mean[name]['accuracy']:.1f} %, {mean[name]['seconds']:.2g} s"
             for name in ("OscillatorClassifier", rocket, hydra)
         )
-        what = f"{count} UCR sets{' that no setting was chosen on' if part == 'others' else ''}: accuracy, time a set"
+        what = f"{count} UCR sets{' that no setting was chosen on' if part == 'others' else ''}: accuracy, time per set"
         ahead = mean["OscillatorClassifier"]["accuracy"] >= max(mean[rocket]["accuracy"], mean[hydra]["accuracy"])
         beside = f"MiniRocket {theirs[0]}; {bold(f'MultiRocket-Hydra {theirs[1]}', not ahead)}"
         yield what, bold(ours, ahead), beside, "oscillator_features"
@@ -179,7 +179,7 @@ def claims():
     ours, rocket = every["OscillatorClassifier"], every["MiniRocketClassifier"]
     yield (
         "which_model",
-        f"{100 * ours['accuracy']:.1f} % over {len(features['sets'])} UCR sets at {ours['seconds']:.2g} s a set; "
+        f"{100 * ours['accuracy']:.1f} % over {len(features['sets'])} UCR sets at {ours['seconds']:.2g} s per set; "
         f"MiniRocket {100 * rocket['accuracy']:.1f} %",
     )
     small = [features["sets"][name] for name in kernels["sets"]]

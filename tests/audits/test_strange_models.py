@@ -12,8 +12,6 @@ from sostenuto.audits.audit import audit
 from sostenuto.audits.checks import all_checks
 from sostenuto.audits.page import render
 
-STATE = ("memory", "lyapunov", "certificates")
-
 
 class Last(nn.Module):
     def __init__(self, out=2, factor=1.0):

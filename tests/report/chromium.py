@@ -1,6 +1,5 @@
 """A headless Chromium spoken to over a pipe: what a page says, asks for and looks like."""
 
-import base64
 import json
 import os
 import select
@@ -120,14 +119,6 @@ class Chromium:
         answer = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
-
-    def screenshot(self, path: Path) -> None:
-        """Save the whole page as a PNG."""
-        height = int(self.evaluate("document.documentElement.scrollHeight"))
-        width = int(self.evaluate("innerWidth"))
-        clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
-        answer = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
-        path.write_bytes(base64.b64decode(answer["data"]))
 
     def requests(self) -> list[str]:
         """Return every address the page asked for."""

@@ -22,7 +22,6 @@ from sostenuto.estimators import OscillatorClassifier, OscillatorFeatures
 TITLE = "Oscillators beside a multiply-add per unit and step, a step of a stream, and a million sequences in parts"
 TRAIN, TEST, STEPS, UNITS = 3601, 1320, 500, 700
 ROUNDS = 5
-_PER_GB = 1 << (30 if sys.platform == "darwin" else 20)
 STREAMED, STREAM_UNITS = 20_000, 1000
 SERIES, SERIES_STEPS, SERIES_UNITS, PART = 1_000_000, 100, 64, 10_000
 

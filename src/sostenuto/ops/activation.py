@@ -37,10 +37,6 @@ def _modrelu(values: Tensor, threshold: Any) -> Tensor:
     return torch.sign(values) * torch.relu(values.abs() + threshold)
 
 
-def _hardtanh_slope(drive: float) -> float:
-    return 1.0 if drive <= 1 else 0.0
-
-
 def _tanh_slope(drive: float) -> float:
     return (1 - 1e-14) / math.cosh(min(drive, 300.0)) ** 2
 
