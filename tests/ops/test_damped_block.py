@@ -16,16 +16,20 @@ def _any_number_of_rows(monkeypatch):
     monkeypatch.setattr("sostenuto.ops.damped_block.LEAST_ROWS", 1)
 
 
-def make(T, B, H, *, varying=False, bias=True):
+def make(T, B, H, *, spanned=False, bias=True):
     torch.manual_seed(T)
-    draw, axes = {"dtype": F64}, (T, B) if varying else (1, 1)
-    size, angle = 0.3 + 0.65 * torch.rand(*axes, H, **draw), 3 * torch.rand(*axes, H, **draw)
+    draw = {"dtype": F64}
+    size, angle = 0.3 + 0.65 * torch.rand(1, 1, H, **draw), 3 * torch.rand(1, 1, H, **draw)
     shapes = {"norm": (H,), "norm_bias": (H,), "enter": (H, H), "enter_bias": (H,), "scale": (H,), "direct": (H,)}
-    shapes |= {"gate": (2 * H, H), "gate_bias": (2 * H,), "readout": (2, H), "gain": (2, *axes, H)}
+    shapes |= {"gate": (2 * H, H), "gate_bias": (2 * H,), "readout": (2, H), "gain": (2, 1, 1, H)}
     weights = {name: 0.5 * torch.randn(shape, **draw) for name, shape in shapes.items()}
     weights["power"] = torch.stack([size * angle.cos(), size * angle.sin()])
     if not bias:
         weights |= {"enter_bias": None, "gate_bias": None}
+    if spanned:  # decays from fast to slow, and some spans of nothing
+        weights["power"] = torch.stack([-size.log() * torch.logspace(-4, 0.5, H, **draw), angle])
+        spans = (2 * torch.rand(T, B, **draw) - 0.2).clamp(min=0)
+        weights |= {"gain": weights["gain"][:1], "spans": spans}
     weights = BlockWeights(**weights)
     return torch.randn(T, B, H, **draw), torch.randn(B, 2 * H, **draw), weights
 
@@ -41,7 +45,7 @@ def differentiated(backend, inputs, start, weights, lengths, arriving, dtype):
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(F64, 1e-12), (torch.float32, 2e-5)])
 @pytest.mark.parametrize(
-    ("shape", "varying", "bias", "ragged"),
+    ("shape", "spanned", "bias", "ragged"),
     [
         ((7, 3, 5), False, True, False),
         ((40, 3, 13), False, True, True),
@@ -51,8 +55,8 @@ def differentiated(backend, inputs, start, weights, lengths, arriving, dtype):
         ((1, 1, 3), False, True, False),
     ],
 )
-def test_is_its_parts_forward_and_backward(shape, varying, bias, ragged, dtype, tolerance):
-    inputs, start, weights = make(*shape, varying=varying, bias=bias)
+def test_is_its_parts_forward_and_backward(shape, spanned, bias, ragged, dtype, tolerance):
+    inputs, start, weights = make(*shape, spanned=spanned, bias=bias)
     lengths = torch.randint(1, shape[0] + 1, (shape[1],)) if ragged else None
     arriving = torch.randn(shape, dtype=F64), torch.randn(start.shape, dtype=F64)
     truth = differentiated("reference", inputs, start, weights, lengths, arriving, F64)
@@ -74,7 +78,7 @@ def test_one_gradient_alone(at):
 
 
 def test_gradients_of_gradients_are_the_references():
-    inputs, start, weights = make(3, 2, 2)
+    inputs, start, weights = make(3, 2, 2, spanned=True)
     leaves = [tensor.requires_grad_() for tensor in (inputs, start, *weights)]
 
     def run(*tensors):

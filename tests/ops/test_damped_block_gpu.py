@@ -83,11 +83,11 @@ def test_results_are_the_same_every_time():
     assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))
 
 
-def test_wide_blocks_and_varying_coefficients_run_their_parts(monkeypatch):
+def test_wide_blocks_and_time_spans_run_their_parts(monkeypatch):
     inputs, start, *others = make(3, 2, 4)
     inputs, weights = inputs.requires_grad_(), BlockWeights(*others)
-    varying = weights._replace(power=weights.power.expand(2, 3, 2, 4), gain=weights.gain.expand(2, 3, 2, 4))
-    nodes = [type(damped_block(inputs, start, each)[0].grad_fn).__name__ for each in (weights, varying)]
+    spanned = weights._replace(power=weights.power.abs(), gain=weights.gain[:1], spans=torch.ones(3, 2, device=GPU))
+    nodes = [type(damped_block(inputs, start, each)[0].grad_fn).__name__ for each in (weights, spanned)]
     monkeypatch.setattr("sostenuto.ops.damped_block.WIDEST", 3)
     nodes.append(type(damped_block(inputs, start, weights)[0].grad_fn).__name__)
     assert [name == "BlockBackward" for name in nodes] == [True, False, False]

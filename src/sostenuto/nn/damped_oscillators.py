@@ -128,6 +128,12 @@ class DampedOscillators(FusedLayer):
         """Refuse: outputs are read inside the scan, see `run`."""
         raise NotImplementedError("DampedOscillators runs its scan in `run`")
 
+    def rates(self, layer: int, reverse: bool) -> tuple[Float[Tensor, "2 1 1 H"], Float[Tensor, "1 1 1 H"]]:
+        """Give the decays and frequencies of a layer, and the scales of what enters it."""
+        decay = self.decay(layer, reverse=reverse)
+        both = torch.stack([decay, self.frequency(layer, reverse=reverse)])
+        return both[:, None, None], _drive_scale(decay)[None, None, None]
+
     def held(
         self, layer: int, reverse: bool, spans: Float[Tensor, "T B"] | None
     ) -> tuple[Float[Tensor, "2 T1 B1 H"], Float[Tensor, "2 T1 B1 H"]]:

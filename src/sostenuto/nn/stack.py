@@ -197,11 +197,12 @@ class Stack(RecurrentLayer):
         plain = runs_eagerly(stream) and stream.shape[0] * stream.shape[1] >= LEAST_ROWS
         if isinstance(inner, DampedOscillators) and type(inner).run is DampedOscillators.run and plain:
             inner.record("scan")
-            power, gain = inner.held(layer, False, timespans if lengths is None else None)
+            spans = timespans if lengths is None else None
+            power, gain = inner.held(layer, False, None) if spans is None else inner.rates(layer, False)
             readout, (enter, shift) = inner.weight("weight_hr", layer, False).view(2, -1), inner.input_map(layer, False)
-            weights = BlockWeights(power, gain, readout, norm, norm_bias, enter, shift, scale, direct, gate, gate_bias)
+            parts = power, gain, readout, norm, norm_bias, enter, shift, scale, direct, gate, gate_bias, spans
             output, last = damped_block(
-                stream, torch.cat(state, dim=-1), weights, lengths=lengths, backend=inner.backend
+                stream, torch.cat(state, dim=-1), BlockWeights(*parts), lengths=lengths, backend=inner.backend
             )
             real, imaginary = last.chunk(2, dim=-1)
             return output, (real, imaginary)

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sostenuto.ops.backend import choose_backend
+from sostenuto.ops.backend import choose_backend, native_backend
 from sostenuto.ops.dispatch import needs_reference, recorded_gradients, run_adjoint, runs_eagerly
 
 Coefficients = tuple[Float[Tensor, "2 T1 B1 H"], Float[Tensor, "2 T1 B1 H"]]
@@ -39,15 +39,15 @@ def held_coefficients(
 def learned_coefficients(logs: Float[Tensor, " S"], added: float = 0.0) -> Coefficients:
     """Give a and b of a unit step from the logarithms that a layer learns, those of the decays γ first, S = 2H.
 
-    γ = 1/(e^{−ν} + added) and ω = e^θ; b has the scale √(1 − e^{−2γ}), so that white noise keeps its size. On a GPU it
-    is one kernel each way, in float64 inside.
+    γ = 1/(e^{−ν} + added) and ω = e^θ; b has the scale √(1 − e^{−2γ}), so that white noise keeps its size. It is one
+    kernel each way.
 
     >>> power, gain = learned_coefficients(torch.tensor([0.0, 0.0]))
     >>> power.shape, round(float(power.square().sum()), 4)
     (torch.Size([2, 1, 1, 1]), 0.1353)
     """
     eager = runs_eagerly(logs) and not needs_reference(logs)
-    if eager and choose_backend("auto", logs, built=("gpu",)) == "gpu":
+    if eager and choose_backend("auto", logs, built=("cpu", "gpu")) != "reference":
         return _Learned.apply(logs, added)  # pyright: ignore[reportReturnType]
     return _learned_from_parts(logs, added)
 
@@ -107,14 +107,14 @@ class _Held(torch.autograd.Function):
 
 
 class _Learned(torch.autograd.Function):
-    """The coefficients from what is learned, on a GPU; a gradient that is differentiated again is the parts'."""
+    """The coefficients from what is learned; a gradient that is differentiated again is the parts'."""
 
     @staticmethod
     def forward(ctx: Any, logs: Tensor, added: float) -> Any:
         """Run the kernel and save what the backward pass needs."""
         ctx.save_for_backward(logs)
         ctx.added = added
-        return _kernels("gpu").coefficients(logs, added)
+        return _kernels(native_backend(logs)).learned(logs, added)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
@@ -122,7 +122,6 @@ class _Learned(torch.autograd.Function):
         (logs,) = ctx.saved_tensors
         if torch.is_grad_enabled():
             return *recorded_gradients(_learned_from_parts(logs, ctx.added), (logs,), gradients), None
-        results = run_adjoint(
-            lambda *parts: [_kernels("gpu").coefficients_backward(logs, ctx.added, *parts)], *gradients
-        )
+        kernels = _kernels(native_backend(logs))
+        results = run_adjoint(lambda *parts: [kernels.learned_backward(logs, ctx.added, *parts)], *gradients)
         return results[0], None

@@ -119,6 +119,28 @@ def coefficients_backward(
     return d_decay, d_frequency, d_scale, d_spans
 
 
+def learned(logs: Float[Tensor, " S"], added: float) -> tuple[Tensor, Tensor]:
+    """Give the coefficients of a unit step from what is learned; see `learned_coefficients`."""
+    H, dtype = len(logs) // 2, logs.dtype
+    power, gain = torch.empty((2, 1, 1, H), dtype=dtype), torch.empty((2, 1, 1, H), dtype=dtype)
+    vectors = np.ones((3, padded(H, dtype)), power.numpy().dtype)
+    kernel: Any = _learned
+    kernel(array(logs, dtype), added, vectors, np.ones((1, 1), vectors.dtype), power.numpy(), gain.numpy())
+    return power, gain
+
+
+def learned_backward(
+    logs: Float[Tensor, " S"], added: float, d_power: Float[Tensor, "2 1 1 H"], d_gain: Float[Tensor, "2 1 1 H"]
+) -> Float[Tensor, " S"]:
+    """Give the gradient of what is learned."""
+    dtype, d_logs = logs.dtype, torch.empty_like(logs)
+    vectors = np.ones((3, padded(len(logs) // 2, dtype)), d_logs.numpy().dtype)
+    read: Any = array(logs, dtype), added, vectors, np.ones((1, 1), vectors.dtype)
+    kernel: Any = _learned_backward
+    kernel(*read, array(d_power, dtype), array(d_gain, dtype), np.zeros((1, *vectors.shape)), d_logs.numpy())
+    return d_logs
+
+
 @torch.no_grad()
 def _laid_out(decay: Tensor, frequency: Tensor, scale: Tensor) -> Float[Tensor, "3 _"]:
     """Give all vectors as rows, filled up to whole vectors by an oscillator at rest."""
@@ -245,8 +267,8 @@ def _rotate_back(a_real, a_imaginary, real, imaginary):
         real[i] = turned
 
 
-@vector_loop
-def _held(decay, frequency, scale, span):
+def held(decay, frequency, scale, span):
+    """Give the coefficients of a step over a span, a and then b, as a formula of vectors."""
     left, lost_size = (decay * span).faded()
     sine, cosine = (frequency * span).half_angle()
     versed = sine * sine * 2.0
@@ -261,28 +283,15 @@ def _held(decay, frequency, scale, span):
     )
 
 
+_held = vector_loop(held)
 _SMALL, _TERMS = 0.36, 16
 _SERIES = [(k + 1) / math.factorial(k + 2) for k in range(_TERMS)]
 
 
-@vector_loop
-def _held_back(
-    decay,
-    frequency,
-    scale,
-    span,
-    re,
-    im,
-    held_re,
-    held_im,
-    d_re,
-    d_im,
-    d_held_re,
-    d_held_im,
-    sum_decay,
-    sum_frequency,
-    sum_scale,
-):
+def held_back(
+    decay, frequency, scale, span, re, im, held_re, held_im, d_re, d_im, d_held_re, d_held_im,
+    sum_decay, sum_frequency, sum_scale,
+):  # fmt: skip
     """Give κ̄ = (δa)* ā + (gψ)* b̄ and the rest; ψ = ∂b/∂κ = (δa − b)/κ, by its series in κδ where that is small."""
     one = scale / scale
     b_re, b_im = held_re / scale, held_im / scale
@@ -302,6 +311,9 @@ def _held_back(
     d_span = rate_re * d_re + rate_im * d_im + scale * (re * d_held_re + im * d_held_im)
     d_scale = b_re * d_held_re + b_im * d_held_im
     return d_span, sum_decay - d_kappa_re, sum_frequency + d_kappa_im, sum_scale + d_scale
+
+
+_held_back = vector_loop(held_back)
 
 
 @no_type_check
@@ -353,3 +365,35 @@ def _coefficients_backward(vectors, spans, d_power, d_gain, sums, d_spans, block
             for i in range(wide):
                 total[part, i] += own[9 + part, i]
                 own[9 + part, i] = 0
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _rates(logs, added, vectors):
+    """Compute decays, frequencies and scales, in float64 inside."""
+    H = len(logs) // 2
+    for i in range(H):
+        decay = 1 / (math.exp(-float(logs[i])) + added)
+        vectors[0, i], vectors[1, i] = decay, math.exp(float(logs[H + i]))
+        vectors[2, i] = math.sqrt(-math.expm1(-2 * decay))
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _learned(logs, added, vectors, spans, power, gain):
+    _rates(logs, added, vectors)
+    _coefficients(vectors, spans, power, gain, 0, 1)
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _learned_backward(logs, added, vectors, spans, d_power, d_gain, sums, d_logs):
+    _rates(logs, added, vectors)
+    _coefficients_backward(vectors, spans, d_power, d_gain, sums, np.empty((1, 1), spans.dtype), 1, 0, 1)
+    H, (d_decay, d_frequency, d_scale) = len(logs) // 2, sums[0]
+    for i in range(H):
+        inverse = math.exp(-float(logs[i]))
+        decay = 1 / (inverse + added)
+        grown = d_scale[i] * math.exp(-2 * decay) / math.sqrt(-math.expm1(-2 * decay))
+        d_logs[i] = (d_decay[i] + grown) * decay * decay * inverse
+        d_logs[H + i] = d_frequency[i] * math.exp(float(logs[H + i]))

@@ -74,7 +74,7 @@ def backward(
     return d_x, d_start, totals[:2].reshape(power.shape), totals[2:4].reshape(gain.shape), totals[4:]
 
 
-def coefficients(logs: Float[Tensor, " S"], added: float) -> tuple[Tensor, Tensor]:
+def learned(logs: Float[Tensor, " S"], added: float) -> tuple[Tensor, Tensor]:
     """Give the power and the gain of a unit step, see `learned_coefficients`."""
     H, read = len(logs) // 2, logs.contiguous()
     power, gain = (torch.empty((2, 1, 1, H), device=read.device, dtype=read.dtype) for _ in range(2))
@@ -83,7 +83,7 @@ def coefficients(logs: Float[Tensor, " S"], added: float) -> tuple[Tensor, Tenso
     return power, gain
 
 
-def coefficients_backward(
+def learned_backward(
     logs: Float[Tensor, " S"], added: float, d_power: Float[Tensor, "2 1 1 H"], d_gain: Float[Tensor, "2 1 1 H"]
 ) -> Tensor:
     """Give the gradient of the logarithms."""

@@ -28,8 +28,8 @@ def damped_block(
     """Run one block over all time: inputs + GLU(M GELU(p ⊙ scan(V norm(inputs) + b) + q ⊙ norm(inputs)) + m).
 
     The scan is `damped_scan`'s; `sostenuto.nn.Stack` writes the block out. Every tensor but ``lengths`` is
-    differentiable. Few rows, a compiler and lower precision run the parts one by one; on a GPU so do coefficients that
-    vary over time, and more than `WIDEST` units.
+    differentiable. Few rows, a compiler and lower precision run the parts one by one; on a GPU so do time spans, and
+    more than `WIDEST` units.
 
     Args:
         inputs: what the block reads, and adds to.
@@ -57,12 +57,6 @@ def damped_block(
     )
     chosen = choose_backend(backend, start, built=("cpu", "gpu"))
     fused = same and plain and inputs.shape[0] * inputs.shape[1] >= LEAST_ROWS
-    if not (fused and (chosen == "cpu" or (chosen == "gpu" and _fits_gpu(weights)))):
+    if not (fused and (chosen == "cpu" or (chosen == "gpu" and weights.spans is None and len(weights.norm) <= WIDEST))):
         return damped_block_reference(inputs, start, weights, lengths, backend=backend)
     return Block.apply(inputs, start, lengths, *weights)  # pyright: ignore[reportReturnType]
-
-
-def _fits_gpu(weights: BlockWeights) -> bool:
-    """Whether all steps share their coefficients, and a program holds a row."""
-    shared = weights.power.shape[1] == weights.power.shape[2] == weights.gain.shape[1] == weights.gain.shape[2] == 1
-    return shared and len(weights.norm) <= WIDEST

@@ -19,6 +19,7 @@ from sostenuto.ops._cpu.panel_product import multiply, multiply_rows, pack, padd
 from sostenuto.ops._cpu.threads import run_blocks
 from sostenuto.ops._cpu.vector_loop import address, vector_loop
 from sostenuto.ops._cpu.workspace import new
+from sostenuto.ops.damped.cpu import held, held_back
 from sostenuto.ops.damped_block.reference import BlockWeights
 
 ROWS = 64
@@ -28,7 +29,8 @@ EPSILON = 1e-5
 _SUMMED: Any = {**OPTIONS, "fastmath": {"contract", "reassoc"}}
 _BEND, _SLOPE = 0.044715, math.sqrt(2 / math.pi)
 
-# Rows of the vectors that kernels read, in one array; the last one is zero.
+# Rows of the vectors that kernels read, in one array; the last one is zero. With time spans, decays, frequencies and
+# scales lie in the place of the coefficients.
 NORM, NORM_BIAS, ENTER_BIAS, A_RE, A_IM, B_RE, B_IM, C_RE, C_IM, SCALE, DIRECT, VALUE_BIAS, GATE_BIAS, ZERO = range(14)
 # Rows of the sums over steps and sequences.
 D_NORM, D_NORM_BIAS, D_ENTER, D_A_RE, D_A_IM, D_B_RE, D_B_IM, MIX_RE, MIX_IM, D_DIRECT, D_VALUE, D_GATE = range(12)
@@ -50,7 +52,8 @@ def forward(
     read = (
         array(inputs, dtype),
         array(start, dtype),
-        *_vectors(weights, wide, dtype),
+        _vectors(weights, wide, dtype),
+        _spans(weights, dtype),
         *matrices,
         _ends(lengths, T, B),
     )
@@ -72,33 +75,31 @@ def backward(
     """Give the gradients of inputs, start and weights; ``d_outputs`` of one step are those of all."""
     (T, B, H), dtype = inputs.shape, start.dtype
     wide, rows = padded(H, dtype), _rows(B)
-    blocks, varying = -(-B // rows), _varies(weights)
+    blocks, spans = -(-B // rows), weights.spans
     d_inputs, d_start = new((T, B, H), dtype), torch.empty((B, 2 * H), dtype=dtype)
     d_enter, d_gate = torch.empty((blocks, H, wide), dtype=dtype), torch.empty((blocks, 2 * wide, wide), dtype=dtype)
     sums = torch.zeros((blocks, SUMS, wide), dtype=torch.float64)
-    each = new((4, T, B, H) if varying else (4, 0, B, H), dtype)
+    d_spans = torch.empty((T, B) if spans is not None and spans.requires_grad else (0, 0), dtype=dtype)
     matrices = pack(weights.enter), pack(_parted(weights.gate, wide))
     read = (
-        array(inputs, dtype), array(start, dtype), *_vectors(weights, wide, dtype), *matrices, _ends(lengths, T, B),
-        *(part.numpy() for part in kept), array(d_outputs, dtype), array(d_last, dtype),
+        array(inputs, dtype), array(start, dtype), _vectors(weights, wide, dtype), _spans(weights, dtype), *matrices,
+        _ends(lengths, T, B), *(part.numpy() for part in kept), array(d_outputs, dtype), array(d_last, dtype),
     )  # fmt: skip
-    written = (d_inputs.numpy(), d_start.numpy(), d_enter.numpy(), d_gate.numpy(), sums.numpy(), each.numpy(), rows)
-    every = (*read, *written)
+    written = (part.numpy() for part in (d_inputs, d_start, d_enter, d_gate, sums, d_spans))
+    every = (*read, *written, rows)
     kernel: Any = _backward
     run_blocks(lambda first, stop: kernel(*every, first, stop), B, rows)
     total, values = sums.sum(0)[:, :H].to(dtype), d_gate.sum(0)
     mix, scale, readout = total[MIX_RE : MIX_IM + 1], weights.scale, weights.readout
-    if varying:
-        d_power, d_gain = (_summed_like(part, weights.power) for part in (each[:2], each[2:]))
-    else:
-        d_power, d_gain = (total[row : row + 2].view(2, 1, 1, H) for row in (D_A_RE, D_B_RE))
+    d_power, d_gain = (total[row : row + 2].view(2, 1, 1, H) for row in (D_A_RE, D_B_RE))
     return (
         d_inputs,
         d_start,
         BlockWeights(
-            d_power, d_gain, scale * mix, total[D_NORM], total[D_NORM_BIAS], d_enter.sum(0)[:, :H], total[D_ENTER],
+            d_power, d_gain[: len(weights.gain)], scale * mix, total[D_NORM], total[D_NORM_BIAS],
+            d_enter.sum(0)[:, :H], total[D_ENTER],
             (readout * mix).sum(0), total[D_DIRECT], torch.cat([values[:H, :H], values[wide : wide + H, :H]]),
-            total[D_VALUE : D_GATE + 1].flatten(),
+            total[D_VALUE : D_GATE + 1].flatten(), d_spans if len(d_spans) > 0 else None,
         ),
     )  # fmt: skip
 
@@ -108,17 +109,13 @@ def _rows(batch: int) -> int:
     return min(ROWS, -(-batch // max(torch.get_num_threads(), 1)))
 
 
-def _varies(weights: BlockWeights) -> bool:
-    return weights.power.shape[1] > 1 or weights.power.shape[2] > 1
-
-
 def _ends(lengths: Tensor | None, T: int, B: int) -> Any:
     return (torch.full((B,), T) if lengths is None else lengths.detach().long()).numpy()
 
 
-def _summed_like(gradient: Tensor, like: Tensor) -> Tensor:
-    shared = [axis for axis in (1, 2) if like.shape[axis] == 1]
-    return gradient.sum(shared, keepdim=True) if shared else gradient
+def _spans(weights: BlockWeights, dtype: torch.dtype) -> Any:
+    """Give the time spans, or nothing."""
+    return torch.empty((0, 0), dtype=dtype).numpy() if weights.spans is None else array(weights.spans, dtype)
 
 
 def _parted(gate: Float[Tensor, "G H"], wide: int) -> Tensor:
@@ -128,22 +125,22 @@ def _parted(gate: Float[Tensor, "G H"], wide: int) -> Tensor:
 
 
 @torch.no_grad()
-def _vectors(weights: BlockWeights, wide: int, dtype: torch.dtype) -> tuple[Any, Any, Any]:
-    """Give all vectors as rows of one array, and the coefficients of every step where they vary."""
-    H, varying = len(weights.norm), _varies(weights)
+def _vectors(weights: BlockWeights, wide: int, dtype: torch.dtype) -> Any:
+    """Give all vectors as rows of one array; an oscillator at rest fills the coefficients up, as 0 / 0 is no number."""
+    H = len(weights.norm)
     vectors = torch.zeros((ZERO + 1, wide), dtype=dtype)
+    if weights.spans is not None:
+        vectors[A_RE : B_RE + 1] = 1
     vectors[NORM, :H], vectors[NORM_BIAS, :H] = weights.norm, weights.norm_bias
     vectors[SCALE, :H], vectors[DIRECT, :H] = weights.scale, weights.direct
     vectors[C_RE : C_IM + 1, :H] = weights.readout
+    vectors[A_RE : A_IM + 1, :H] = weights.power.view(2, H)
+    vectors[B_RE : B_RE + len(weights.gain), :H] = weights.gain.view(-1, H)
     if weights.enter_bias is not None:
         vectors[ENTER_BIAS, :H] = weights.enter_bias
     if weights.gate_bias is not None:
         vectors[VALUE_BIAS : GATE_BIAS + 1, :H] = weights.gate_bias.view(2, H)
-    if varying:
-        return vectors.numpy(), array(weights.power, dtype), array(weights.gain, dtype)
-    vectors[A_RE : A_IM + 1, :H], vectors[B_RE : B_IM + 1, :H] = weights.power.view(2, H), weights.gain.view(2, H)
-    none = torch.empty((2, 0, 1, H), dtype=dtype).numpy()
-    return vectors.numpy(), none, none
+    return vectors.numpy()
 
 
 @vector_loop
@@ -156,10 +153,17 @@ def _copied(row):
     return (row,)
 
 
-@vector_loop
 def _advance(real, imaginary, drive, bias, a_re, a_im, b_re, b_im):
     u = drive + bias
     return a_re * real - a_im * imaginary + b_re * u, a_im * real + a_re * imaginary + b_im * u
+
+
+@vector_loop
+def _advance_over(real, imaginary, drive, bias, decay, frequency, scale, span):
+    return _advance(real, imaginary, drive, bias, *held(decay, frequency, scale, span))
+
+
+_advance_one = vector_loop(_advance)
 
 
 def _gelu(a):
@@ -172,6 +176,11 @@ def _gelu(a):
 
 @vector_loop
 def _mix(real, imaginary, c_re, c_im, normed, scale, direct):
+    return _gelu(scale * (c_re * real + c_im * imaginary) + direct * normed)[:1]
+
+
+@vector_loop
+def _mix_with_slope(real, imaginary, c_re, c_im, normed, scale, direct):
     return _gelu(scale * (c_re * real + c_im * imaginary) + direct * normed)
 
 
@@ -203,21 +212,33 @@ def _mix_back(
     return d_re + past * c_re, d_im + past * c_im, d * direct, *sums
 
 
+def _advance_back(d_re, d_im, real, imaginary, drive, bias, a_re, a_im, b_re, b_im):
+    """Give the gradients of the state, of the drive, and of the coefficients."""
+    u = drive + bias
+    state = a_re * d_re + a_im * d_im, a_re * d_im - a_im * d_re
+    power = d_re * real + d_im * imaginary, d_im * real - d_re * imaginary
+    return *state, b_re * d_re + b_im * d_im, *power, d_re * u, d_im * u
+
+
 @vector_loop
-def _advance_back(
+def _advance_one_back(
     d_re, d_im, real, imaginary, drive, bias, a_re, a_im, b_re, b_im, d_a_re, d_a_im, d_b_re, d_b_im, d_bias
 ):
-    u, d_drive = drive + bias, b_re * d_re + b_im * d_im
-    return (
-        a_re * d_re + a_im * d_im,
-        a_re * d_im - a_im * d_re,
-        d_drive,
-        d_a_re + d_re * real + d_im * imaginary,
-        d_a_im + d_im * real - d_re * imaginary,
-        d_b_re + d_re * u,
-        d_b_im + d_im * u,
-        d_bias + d_drive,
+    *state, d_drive, s_re, s_im, g_re, g_im = _advance_back(
+        d_re, d_im, real, imaginary, drive, bias, a_re, a_im, b_re, b_im
     )
+    return *state, d_drive, d_a_re + s_re, d_a_im + s_im, d_b_re + g_re, d_b_im + g_im, d_bias + d_drive
+
+
+@vector_loop
+def _advance_over_back(
+    d_re, d_im, real, imaginary, drive, bias, decay, frequency, scale, span, d_decay, d_frequency, d_scale, d_bias
+):
+    rates = decay, frequency, scale, span
+    coefficients = held(*rates)
+    *state, d_drive, s_re, s_im, g_re, g_im = _advance_back(d_re, d_im, real, imaginary, drive, bias, *coefficients)
+    d_span, *sums = held_back(*rates, *coefficients, s_re, s_im, g_re, g_im, d_decay, d_frequency, d_scale)
+    return *state, d_drive, *sums, d_bias + d_drive, d_span
 
 
 @vector_loop
@@ -284,35 +305,15 @@ def _enter(x, vectors, stats, first, stop, low, high, at, fresh, normal, normed)
 
 
 @no_type_check
-@procedure
-def _coefficients(power, gain, t, r, own):
-    """Copy the coefficients of a step, where they vary."""
-    if power.shape[1] > 0:
-        t_a, t_b = min(t, power.shape[1] - 1), min(t, gain.shape[1] - 1)
-        r_a, r_b = min(r, power.shape[2] - 1), min(r, gain.shape[2] - 1)
-        copy_row(own[0], power[0, t_a, r_a])
-        copy_row(own[1], power[1, t_a, r_a])
-        copy_row(own[2], gain[0, t_b, r_b])
-        copy_row(own[3], gain[1, t_b, r_b])
-
-
-@no_type_check
 @njit(**OPTIONS)
-def _forward(
-    x, start, vectors, power, gain, enter, gate, ends, outputs, last, stats, drives, states, gates, first, stop
-):
+def _forward(x, start, vectors, spans, enter, gate, ends, outputs, last, stats, drives, states, gates, first, stop):
     (T, _, H), R, wide, size = x.shape, stop - first, vectors.shape[1], x.itemsize
     zero, width, steps = x.dtype.type(0.0), wide * size, max(ROWS // R, 1)
     m = steps * R
     normal, normed, mixed = _zeros(x, m, wide, 1), _zeros(x, m, wide, 2), _zeros(x, m, wide, 3)
-    before, slope, row_in, own = (
-        _zeros(x, R, 2 * wide, 4),
-        _zeros(x, 1, wide, 5),
-        _zeros(x, 2, wide, 6),
-        _zeros(x, 4, wide, 7),
-    )
+    before, row_in, span = _zeros(x, R, 2 * wide, 4), _zeros(x, 2, wide, 6), _zeros(x, 1, wide, 7)
     v = address(vectors)
-    coefficients = v + A_RE * width if power.shape[1] == 0 else address(own)
+    a = v + A_RE * width
     for r in range(R):
         copy_row(before[r], start[first + r, :H])
         copy_row(before[r, wide:], start[first + r, H:])
@@ -332,21 +333,28 @@ def _forward(
             now, c = state + 2 * row * width, v + C_RE * width
             c_next = width
             if t < ends[first + r]:
-                _coefficients(power, gain, t, first + r, own)
-                a = coefficients
-                _advance(
-                    zero, width,
-                    (previous, previous + width, drive + row * width, v + ENTER_BIAS * width,
-                     a, a + width, a + 2 * width, a + 3 * width),
-                    (now, now + width),
-                )  # fmt: skip
+                if len(spans) > 0:
+                    span[:] = spans[t, first + r]
+                    _advance_over(
+                        zero, width,
+                        (previous, previous + width, drive + row * width, v + ENTER_BIAS * width,
+                         a, a + width, a + 2 * width, address(span)),
+                        (now, now + width),
+                    )  # fmt: skip
+                else:
+                    _advance_one(
+                        zero, width,
+                        (previous, previous + width, drive + row * width, v + ENTER_BIAS * width,
+                         a, a + width, a + 2 * width, a + 3 * width),
+                        (now, now + width),
+                    )  # fmt: skip
             else:
                 _copied(zero, 2 * width, (previous,), (now,))
                 c, c_next = v + ZERO * width, 0
             _mix(
                 zero, width,
                 (now, now + width, c, c + c_next, address(normed) + row * width, v + SCALE * width, v + DIRECT * width),
-                (address(mixed) + row * width, address(slope)),
+                (address(mixed) + row * width,),
             )  # fmt: skip
         multiply(zero, address(mixed), width, size, rows, address(gate), H, opened, 2 * width, H, False, None)
         for row in range(rows):
@@ -386,7 +394,7 @@ def _leave_back_tile(
         now, c, c_next = state + 2 * row * width, v + C_RE * width, width
         if t >= ends[r]:
             c, c_next = v + ZERO * width, 0
-        _mix(
+        _mix_with_slope(
             zero, width,
             (now, now + width, c, c + c_next, address(normed) + row * width, v + SCALE * width, v + DIRECT * width),
             (address(mixed) + row * width, address(slope) + row * width),
@@ -396,12 +404,12 @@ def _leave_back_tile(
 @no_type_check
 @njit(**OPTIONS)
 def _backward(
-    x, start, vectors, power, gain, enter, gate, ends, stats, drives, states, gates, d_outputs, d_last,
-    d_x, d_start, d_enter, d_gate, sums, each, block, first, stop,
+    x, start, vectors, spans, enter, gate, ends, stats, drives, states, gates, d_outputs, d_last,
+    d_x, d_start, d_enter, d_gate, sums, d_spans, block, first, stop,
 ):  # fmt: skip
     (T, _, H), R, wide, size = x.shape, stop - first, vectors.shape[1], x.itemsize
     zero, width, steps = x.dtype.type(0.0), wide * size, max(ROWS // R, 1)
-    m, varying = steps * R, power.shape[1] > 0
+    m = steps * R
     normal, normed, mixed, slope = (
         _zeros(x, m, wide, 1),
         _zeros(x, m, wide, 2),
@@ -414,16 +422,16 @@ def _backward(
         _zeros(x, m, wide, 7),
         _zeros(x, m, wide, 8),
     )
-    d_normed, before, d_state, own = (
+    d_normed, before, d_state, span = (
         _zeros(x, m, wide, 9),
         _zeros(x, R, 2 * wide, 10),
         _zeros(x, R, 2 * wide, 11),
-        _zeros(x, 8, wide, 12),
+        _zeros(x, 2, wide, 12),
     )
     partial, total = _zeros(x, SUMS, wide, 13), sums[first // block]
     own_enter, own_gate = d_enter[first // block], d_gate[first // block]
     v, p = address(vectors), address(partial)
-    a = address(own) if varying else v + A_RE * width
+    a, s = v + A_RE * width, p + D_A_RE * width
     for r in range(R):
         copy_row(before[r], start[first + r, :H])
         copy_row(before[r, wide:], start[first + r, H:])
@@ -482,25 +490,30 @@ def _backward(
             )  # fmt: skip
             if runs:
                 previous = address(before) + 2 * r * width if t == 0 else now - 2 * R * width
-                _coefficients(power, gain, t, first + r, own)
-                s = p + D_A_RE * width
-                if varying:
-                    own[4:] = 0
-                    s = address(own) + 4 * width
-                _advance_back(
-                    zero, width,
-                    (d, d + width, previous, previous + width, drive + shift, v + ENTER_BIAS * width,
-                     a, a + width, a + 2 * width, a + 3 * width,
-                     s, s + width, s + 2 * width, s + 3 * width, p + D_ENTER * width),
-                    (d, d + width, address(d_drive) + shift, s, s + width, s + 2 * width, s + 3 * width,
-                     p + D_ENTER * width),
-                )  # fmt: skip
+                if len(spans) > 0:
+                    span[0] = spans[t, first + r]
+                    _advance_over_back(
+                        zero, width,
+                        (d, d + width, previous, previous + width, drive + shift, v + ENTER_BIAS * width,
+                         a, a + width, a + 2 * width, address(span),
+                         s, s + width, s + 2 * width, p + D_ENTER * width),
+                        (d, d + width, address(d_drive) + shift, s, s + width, s + 2 * width, p + D_ENTER * width,
+                         address(span) + width),
+                    )  # fmt: skip
+                else:
+                    _advance_one_back(
+                        zero, width,
+                        (d, d + width, previous, previous + width, drive + shift, v + ENTER_BIAS * width,
+                         a, a + width, a + 2 * width, a + 3 * width,
+                         s, s + width, s + 2 * width, s + 3 * width, p + D_ENTER * width),
+                        (d, d + width, address(d_drive) + shift, s, s + width, s + 2 * width, s + 3 * width,
+                         p + D_ENTER * width),
+                    )  # fmt: skip
             else:
                 d_drive[row] = 0
-                own[4:] = 0
-            if varying:
-                for part in range(4):
-                    copy_row(each[part, t, first + r], own[4 + part, :H])
+                span[1] = 0
+            if len(d_spans) > 0:
+                d_spans[t, first + r] = span[1, :H].sum()
         multiply(zero, address(d_drive), width, size, rows, address(enter), H, address(d_normed), width, H, True, None)
         multiply_rows(
             zero, address(d_drive), size, width, H, address(normed), width, address(own_enter), width, rows, k > 0, None

@@ -6,14 +6,18 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from sostenuto.ops.damped import damped_scan
+from sostenuto.ops.damped import damped_scan, held_coefficients
 
 
 class BlockWeights(NamedTuple):
-    """All weights of a block around damped oscillators; see `sostenuto.nn.Stack` for its equations."""
+    """All weights of a block around damped oscillators; see `sostenuto.nn.Stack` for its equations.
+
+    ``power`` and ``gain`` are the coefficients of every step, as `damped_scan` takes them. Where steps have time spans,
+    ``power`` holds decays and frequencies and ``gain`` scales, of which `held_coefficients` makes those of each step.
+    """
 
     power: Float[Tensor, "2 1 1 H"]
-    gain: Float[Tensor, "2 1 1 H"]
+    gain: Float[Tensor, "_ 1 1 H"]
     readout: Float[Tensor, "2 H"]
     norm: Float[Tensor, " H"]
     norm_bias: Float[Tensor, " H"]
@@ -23,6 +27,7 @@ class BlockWeights(NamedTuple):
     direct: Float[Tensor, " H"]
     gate: Float[Tensor, "G H"]
     gate_bias: Float[Tensor, " G"] | None
+    spans: Float[Tensor, "T B"] | None = None
 
 
 def mixed(
@@ -44,6 +49,9 @@ def damped_block_reference(
     """Normalize, project, scan, mix, add; ``backend`` is that of the scan."""
     normed = F.layer_norm(inputs, inputs.shape[-1:], weights.norm, weights.norm_bias)
     drive = F.linear(normed, weights.enter, weights.enter_bias)
-    coefficients = weights.power, weights.gain, weights.readout
-    past, last = damped_scan(drive, start, *coefficients, lengths=lengths, backend=backend)
+    coefficients = weights.power, weights.gain
+    if weights.spans is not None:
+        decay, frequency = weights.power.flatten(1)
+        coefficients = held_coefficients(decay, frequency, weights.spans, weights.gain.flatten())
+    past, last = damped_scan(drive, start, *coefficients, weights.readout, lengths=lengths, backend=backend)
     return mixed(inputs, past, normed, weights.scale, weights.direct, weights.gate, weights.gate_bias), last
