@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from sostenuto.checks import InputError, require
 from sostenuto.models.prediction import SequenceClassifier
-from sostenuto.nn.certificates import overridden
 from sostenuto.types import Lengths, Sequences
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -43,24 +42,6 @@ def is_classifier(model: nn.Module) -> TypeGuard[SequenceClassifier]:
     False
     """
     return isinstance(model, SequenceClassifier) and type(model.head) is nn.Linear
-
-
-def changed(model: nn.Module) -> str:
-    """Say which part of a model does not run the library's code alone, as proofs about it assume; empty if none.
-
-    What a hook does to a call cannot be known, so one is enough.
-
-    >>> model = nn.Sequential(nn.Linear(2, 1))
-    >>> handle = model[0].register_forward_hook(lambda module, values, output: 2 * output)
-    >>> changed(model)
-    'Linear has a hook'
-    """
-    for module in model.modules():
-        if replaced := overridden(module):
-            return replaced
-        if module._forward_hooks or module._forward_pre_hooks:
-            return f"{type(module).__name__.removeprefix('Parametrized')} has a hook"
-    return ""
 
 
 def still_copy(model: Model) -> Model:

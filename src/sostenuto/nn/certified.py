@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from sostenuto.checks import check_choice, check_positive, require
-from sostenuto.nn.certificates import Certificate, MemoryCertificate, not_provable, overridden, refused
+from sostenuto.nn.certificates import Certificate, MemoryCertificate, changed, not_provable, refused
 
 CERTIFICATES = ("contraction", "lure", "discrete", "settling", "discrete settling")
 """What `Certified.certificate` can be asked for."""
@@ -53,9 +53,8 @@ class Certified:
             hint = "spans are steps of the map that is run; ask for 'discrete'"
             require(kind.startswith("discrete"), f"expected no spans with {kind!r}", "got some", hint)
             self.refuse_timespans(None if self.continuous else spans)
-        changed = overridden(cast(nn.Module, self))
-        if changed:
-            return refused(kind, "a recurrence as the library defines it", changed)
+        if why := self._unlike_the_library():
+            return refused(kind, "a recurrence as the library defines it", why)
         return self._certify(kind, layer, reverse, _span_range(spans))
 
     def _certify(self, kind: str, layer: int, reverse: bool, spans: tuple[float, float]) -> Certificate:  # noqa: ARG002
@@ -76,8 +75,8 @@ class Certified:
         Args:
             spans: the time spans that it has to cover: one, or the least and the largest. Without them it is about
                 calls without ``timespans``.
-            drive: A, where every argument of the activation (of a gate) is known to stay between −A and A: then σ
-                keeps a least slope, and more can be proved.
+            drive: A, where every argument of the activation is known to stay between −A and A: then σ keeps a least
+                slope, and more can be proved. Of linear units it is a bound on what they read, |Vu + b|.
 
         Returns:
             The certificate; a subclass that changes a method of the recurrence gets an empty one.
@@ -86,14 +85,21 @@ class Certified:
             self.refuse_timespans(None if self.continuous else spans)
         if drive is not None:
             check_positive("drive", drive, zero=True)
-        changed = overridden(cast(nn.Module, self))
-        if changed:
-            return not_provable(changed, layers=self.num_layers)
+        if why := self._unlike_the_library():
+            return not_provable(why, layers=self.num_layers)
         certificate = self._certify_memory(_span_range(spans), drive)
         if drive is None or not certificate.holds:
             return certificate
         bounded = f"arguments of the activation between −{drive:g} and {drive:g}"
         return replace(certificate, drive=drive, conditions=(bounded, *certificate.conditions))
+
+    def _unlike_the_library(self) -> str:
+        """Say why no theorem is about this layer: other code, or weights that are no numbers."""
+        module = cast(nn.Module, self)
+        if why := changed(module):
+            return why
+        broken = [name for name, value in module.named_parameters() if not bool(value.isfinite().all())]
+        return f"{broken[0]} is not finite" if broken else ""
 
     def _certify_memory(
         self,

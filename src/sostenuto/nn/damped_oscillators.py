@@ -1,9 +1,11 @@
 """Linear damped oscillators as a layer: complex decay and rotation, exact for any time span."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -191,21 +193,26 @@ class DampedOscillators(FusedLayer):
         return over_spans(replace(certificate, rate=slowest * (1 - 1e-6) * spans[0]), spans)
 
     def _certify_memory(self, spans: tuple[float, float], drive: float | None) -> MemoryCertificate:
-        """Give every unit's own factor |λ| = e^{−γδ}, exactly but for the rounding of its coefficients."""
-        levels, lives = [], []
-        for layer in range(self.num_layers):
+        return self.memory_within(spans, [drive] * self.num_layers)
+
+    def memory_within(
+        self, spans: tuple[float, float], drives: Sequence[float | Float[np.ndarray, " hidden"] | None]
+    ) -> MemoryCertificate:
+        """Give every unit's own factor |λ| = e^{−γδ}, exactly but for the rounding of its coefficients.
+
+        ``drives`` bound V u + b of each layer, of each unit or of all; without them states have no bound.
+        """
+        found = []
+        for layer, drive in enumerate(drives):
             units = [self._damped_unit(*cell) for cell in self.cells() if cell[0] == layer]
-            level, own = damped_decay(units, spans, drive)
-            levels.append(level)
-            lives.append(own)
-        return remembering(levels, lives[0], norm="Euclidean", checked="|λ|ⁿ of each unit, λ = e^{κδ}", spans=spans)
+            found.append(damped_decay(units, spans, drive))
+        levels, checked = [level for level, _ in found], "|λ|ⁿ of each unit, λ = e^{κδ}"
+        return remembering(levels, found[0][1], norm="Euclidean", checked=checked, spans=spans)
 
     def _damped_unit(self, layer: int, reverse: bool) -> DampedUnits:
         decay = self.decay(layer, reverse=reverse)
-        held = held_coefficients(decay, self.frequency(layer, reverse=reverse))[1].flatten(1)
-        names = ("weight_ih", "weight_hr")
-        entering, readout = (self.weight(name, layer, reverse) for name in names)
-        return DampedUnits(decay, held.norm(dim=0) * _drive_scale(decay), entering, readout.view(2, -1).norm(dim=0))
+        entering, readout = (self.weight(name, layer, reverse) for name in ("weight_ih", "weight_hr"))
+        return DampedUnits(decay, _drive_scale(decay), entering, readout.view(2, -1).norm(dim=0))
 
     def extra_repr(self) -> str:
         """Show the time scales too."""

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from sostenuto.nn.certificates import LevelDecay, MemoryCertificate, remembering
+from sostenuto.nn.certificates import LevelDecay, MemoryCertificate, both_directions, remembering
 from sostenuto.nn.certificates.interval import Interval
 from sostenuto.nn.certificates.spans import SpanCurve
 from sostenuto.nn.certificates.system import SectorSystem, sector_system
@@ -53,7 +53,7 @@ def map_memory(
     Euler's or exact, for which independent units have rates per unit of time.
     """
     by_level = [[_level(ends, spans, drive, clock) for ends in directions] for directions in maps]
-    levels = [_both([level for level, _ in directions]) for directions in by_level]
+    levels = [both_directions([level for level, _ in directions]) for directions in by_level]
     if not passes:
         levels = [levels[0], *(replace(level, entering=None) for level in levels[1:])]
     per_unit = np.concatenate([lives for _, lives in by_level[0]])
@@ -71,27 +71,6 @@ def map_memory(
         reason="; ".join(reasons),
         spans=spans,
     )
-
-
-def _both(levels: list[LevelDecay]) -> LevelDecay:
-    """Take the worse of two directions; what passes through a layer that reads the future is not followed."""
-    if len(levels) == 1:
-        return levels[0]
-    fast = [level.fastest for level in levels if level.fastest is not None]
-    slow = [level.slowest for level in levels if level.slowest is not None]
-    return LevelDecay(
-        max(fast) if len(fast) == len(levels) else None,
-        min(slow) if len(slow) == len(levels) else None,
-        distortion=(
-            _largest([level.distortion[0] for level in levels]),
-            _largest([level.distortion[1] for level in levels]),
-        ),
-    )
-
-
-def _largest(costs: list[float | None]) -> float | None:
-    known = [cost for cost in costs if cost is not None]
-    return max(known) if len(known) == len(costs) else None
 
 
 def slope_range(activation: str, drive: float | None) -> tuple[float, float]:
@@ -128,7 +107,7 @@ def _level(
         share = spans[0] / spans[1]
         if above is not None:
             above = Side(-math.log1p(share * math.expm1(-above.rate)) * (1 - 1e-12), above.metric, above.test)
-    return _passing(long, rate, cost, above, drive), np.zeros(0)
+    return _passing(long, rate, cost, above, drive, [short.linear, long.linear]), np.zeros(0)
 
 
 def _along(curve: SpanCurve, long: CertifiedMap, drive: float | None) -> LevelDecay:
@@ -142,7 +121,7 @@ def _along(curve: SpanCurve, long: CertifiedMap, drive: float | None) -> LevelDe
         slow = curve.slowest(above.metric, above.multipliers / shortest)
     if above is None or above.metric is None or slow is None:
         return LevelDecay(rate, None, distortion=(cost, None))
-    return _passing(long, rate, cost, replace(above, rate=slow), drive, push=curve.push(above.metric))
+    return _passing(long, rate, cost, replace(above, rate=slow), drive, [], push=curve.push(above.metric))
 
 
 def _independent(
@@ -157,8 +136,9 @@ def _independent(
     side = Side(min(rate, 700.0), None, "exact") if rate > 0 else None
     with np.errstate(divide="ignore", invalid="ignore"):
         lives = np.where(decay > 0, math.log(2) / decay * (1 - 1e-15), np.inf)
-    level = _passing(long, fastest_rate if math.isfinite(fastest_rate) else None, 1.0, side, drive)
-    return LevelDecay(level.fastest, min(rate, 700.0), *_rest(level)), lives
+    fastest_known = fastest_rate if math.isfinite(fastest_rate) else None
+    level = _passing(long, fastest_known, 1.0, side, drive, [short.linear, long.linear])
+    return replace(level, slowest=min(rate, 700.0)), lives
 
 
 def _factors(one: CertifiedMap, slopes: tuple[float, float]) -> Interval:
@@ -182,42 +162,43 @@ def _clock(
     )
 
 
-def _rest(level: LevelDecay) -> tuple[float | None, float | None, float | None, tuple[float | None, float | None]]:
-    return level.entering, level.leaving, level.reach, level.distortion
-
-
 def _passing(
     long: CertifiedMap,
     rate: float | None,
     cost: float | None,
     above: Side | None,
     drive: float | None,
+    linears: list[Tensor],
     push: float | None = None,
 ) -> LevelDecay:
-    """Add what enters and leaves in the norm above, and how far states can be from 0."""
+    """Add what enters and leaves in the norm above, and how far states can be from 0.
+
+    A state h reached from 0 obeys ‖h⁺‖ ≤ ‖Fh‖ + ‖Qσ‖ with |σ| ≤ A. Slopes between 0 and s contain F itself, which then
+    shrinks as differences do. With slopes kept above 0 it may not, and is asked: ``linears`` are the F of all spans, or
+    those between which it moves on a line. Linear units have a drive |Vu + b| ≤ A, and shrink as differences do.
+    """
     if above is None:
         return LevelDecay(rate, None, distortion=(cost, None))
     gain, entering = _numbers(long.gain), _numbers(long.entering)
-    read = np.eye(long.output_size, len(gain))
+    read, turned = np.eye(long.output_size, len(gain)), [_numbers(linear) for linear in linears]
     slack = 1 + 1e-12
     if above.metric is not None:
         root = np.linalg.cholesky(above.metric).T
         gain, read = root @ gain, np.linalg.solve(root.T, read.T).T
+        turned = [np.linalg.solve(root.T, (root @ linear).T).T for linear in turned]
         slack = 1 + 16 * len(root) * float(np.finfo(np.float64).eps) * (above.distortion or math.inf) ** 2
-    largest = max(abs(slope) for slope in SLOPES[long.activation])
-    moved = _norm(gain) if push is None else push
-    push = largest * moved * _norm(entering) * slack
-    bound = TABLE[long.activation].largest_value
-    value = drive if bound is None else bound
-    reach = None
     if not math.isfinite(slack):
         return LevelDecay(rate, above.rate, distortion=(cost, None))
-    if value is not None:
-        width = gain.shape[1]
-        kick = value * math.sqrt(width) * moved
-        if above.metric is None:
-            kick = value * float(np.linalg.norm(gain))
-        reach = kick * slack / -math.expm1(-above.rate)
+    largest = max(abs(slope) for slope in SLOPES[long.activation])
+    moved = _norm(gain) if push is None else push
+    bound = TABLE[long.activation].largest_value
+    value, reach, left = drive if bound is None else bound, None, -math.expm1(-above.rate)
+    if long.activation != "identity" and slope_range(long.activation, drive)[0] > 0:
+        left = 1 - max(map(_norm, turned), default=1.0) * slack
+    if value is not None and left > 0:
+        width = math.sqrt(gain.shape[1]) * moved if above.metric is not None else float(np.linalg.norm(gain))
+        reach = value * width * slack / left
+    push = largest * moved * _norm(entering) * slack
     return LevelDecay(rate, above.rate, push, _norm(read) * slack, reach, (cost, above.distortion))
 
 

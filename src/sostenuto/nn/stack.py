@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from sostenuto.checks import InputError, check_choice, require, sentence
 from sostenuto.nn.antisymmetric_rnn import AntisymmetricRNN
 from sostenuto.nn.base import RecurrentLayer
-from sostenuto.nn.certificates import Certificate, MemoryCertificate, inside_blocks
+from sostenuto.nn.certificates import BlockMaps, Certificate, MemoryCertificate, block_memory
 from sostenuto.nn.cornn import CoRNN
 from sostenuto.nn.damped_oscillators import DampedOscillators, check_time_scales
 from sostenuto.nn.exprnn import ExpRNN
@@ -191,9 +191,7 @@ class Stack(RecurrentLayer):
     ) -> tuple[Float[Tensor, "T B H"], tuple[Float[Tensor, "B H"], ...]]:
         """Run one block: read, normalize, look into the past, mix, add; damped oscillators in one op."""
         stream, inner = self._widened(layer, reverse, below[-1]), self.inner(reverse)
-        names = "weight_norm", "bias_norm", "weight_scale", "weight_direct", "weight_gate"
-        norm, norm_bias, scale, direct, gate = (self.weight(name, layer, reverse) for name in names)
-        gate_bias = self.weight("bias_gate", layer, reverse) if self.bias else None
+        norm, norm_bias, scale, direct, gate, gate_bias = self._maps(layer, reverse)
         plain = runs_eagerly(stream) and stream.shape[0] * stream.shape[1] >= LEAST_ROWS
         if isinstance(inner, DampedOscillators) and type(inner).run is DampedOscillators.run and plain:
             inner.record("scan")
@@ -263,9 +261,22 @@ class Stack(RecurrentLayer):
         return self.inner(reverse)._certify(kind, layer, False, spans)
 
     def _certify_memory(self, spans: tuple[float, float], drive: float | None) -> MemoryCertificate:
-        """Answer for the recurrences inside the blocks."""
-        found = [self.inner(bool(d))._certify_memory(spans, drive) for d in range(self.num_directions)]
-        return inside_blocks(found)
+        """Answer by the recurrences inside the blocks, and by what a block passes on."""
+        blocks, found = [self._maps(layer, False) for layer in range(self.num_layers)], []
+        for direction in range(self.num_directions):
+            inner = self.inner(bool(direction))
+            if isinstance(inner, DampedOscillators) and drive is None and self.num_directions == 1:
+                drives = [maps.largest_drive(*inner.input_map(layer, False)) for layer, maps in enumerate(blocks)]
+                found.append(inner.memory_within(spans, drives))
+            else:
+                found.append(inner._certify_memory(spans, drive))
+        return block_memory(found, blocks, spans)
+
+    def _maps(self, layer: int, reverse: bool) -> BlockMaps:
+        names = ["weight_norm", "bias_norm", "weight_scale", "weight_direct", "weight_gate"]
+        norm, norm_bias, scale, direct, gate = (self.weight(name, layer, reverse) for name in names)
+        gate_bias = self.weight("bias_gate", layer, reverse) if self.bias else None
+        return BlockMaps(norm, norm_bias, scale, direct, gate, gate_bias)
 
 
 def _recurrence(layer: Any) -> type[RecurrentLayer]:

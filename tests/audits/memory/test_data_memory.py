@@ -9,9 +9,10 @@ from scipy.special import j0
 from torch import nn
 
 from sostenuto.audits.memory.data_memory import CHECK, data_memory
+from sostenuto.audits.memory.proved import proved_memory
 from sostenuto.checks import InputError
 from sostenuto.models.prediction import SequenceClassifier
-from sostenuto.nn import RNN, UnICORNN
+from sostenuto.nn import RNN, Stack, UnICORNN
 from tests.laws.audit_laws import AuditLaws
 
 STEPS, COUNT = 64, 40
@@ -258,6 +259,20 @@ def test_a_proof_stands_beside_the_measurement():
     assert found.proved.forgets_at_most[-1] < 1e-3
     assert "proved for every input" in found.summary()
     assert data_memory(Filter(0.5**TIME), X).proved is None
+
+
+def test_a_proof_of_a_stack_is_about_all_of_its_blocks():
+    stack = Stack(1, 4, 2, time_scales=(1.0, 3.0), batch_first=True)
+    found = proved_memory(SequenceClassifier(stack, 2), [0, 10, 1000])
+    assert found.remembers_at_least[0] == pytest.approx(1.0)
+    assert found.forgets_at_most[2] < 1e-9 < found.forgets_at_most[1]
+
+
+def test_memory_for_ever_is_called_so():
+    layer = UnICORNN(1, 4)
+    with torch.no_grad():
+        layer.time_scale_l0.fill_(-200.0)  # steps of size 0
+    assert "is kept for ever" in proved_memory(layer, [0, 1]).told
 
 
 def test_equal_or_single_sequences_are_refused():

@@ -5,9 +5,10 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from torch.nn.utils import prune
 
 from sostenuto.checks import InputError
-from sostenuto.nn import AntisymmetricRNN, CoRNN, IndRNN, LipschitzRNN, StableRNN
+from sostenuto.nn import AntisymmetricRNN, CoRNN, DampedOscillators, IndRNN, LipschitzRNN, StableRNN, UnICORNN
 
 F64 = torch.float64
 
@@ -195,3 +196,23 @@ def test_every_pair_of_spans_of_a_grid():
     for low, high in itertools.combinations(grid, 2):
         assert layer.certificate("discrete", spans=(low, high)).holds == holds[high]
         assert holds[low] >= holds[high]
+
+
+def test_hooks_prunings_and_broken_weights():
+    """A hook may do anything; a pruned weight is what the next call makes of it; NaN has no theorem."""
+    hooked = IndRNN(2, 4)
+    hooked.register_forward_hook(lambda *_: None)
+    assert "IndRNN has a hook" in hooked.memory_certificate().reason
+    assert "IndRNN has a hook" in hooked.certificate("discrete").reason
+    pruned = IndRNN(2, 4, activation="tanh")
+    prune.l1_unstructured(pruned, "weight_hh_l0", amount=0.5)
+    with torch.no_grad():
+        pruned.weight_hh_l0_orig.mul_(0.1)
+    stale = pruned.memory_certificate()
+    pruned(torch.zeros(3, 1, 2))
+    assert stale == pruned.memory_certificate()
+    for layer in (UnICORNN(2, 4), DampedOscillators(2, 4), IndRNN(2, 4)):
+        with torch.no_grad():
+            layer.weight_hh_l0[1] = torch.nan
+        assert "weight_hh_l0 is not finite" in layer.memory_certificate().reason
+        assert not layer.certificate("discrete").holds

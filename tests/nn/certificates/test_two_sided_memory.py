@@ -241,3 +241,25 @@ def test_a_stack_forgets_together():
     window = found.window(1e-3)
     left = [(np.linalg.matrix_power(matrix, n) @ np.full(2, 2.0))[-1] for n in range(40)]
     assert window.steps == next(n for n in range(40) if max(left[n:]) <= 1e-3)
+
+
+def test_a_drive_bounds_states_only_where_the_linear_part_shrinks_them():
+    """h ← .9h + .1σ(−h + z) reaches .1A/(1 − .9) with arguments up to A, and h ← h + .1σ(−h + z) any h at all."""
+    layer, eye = layers.LipschitzRNN(1, 1, step_size=0.1, bias=False, dtype=torch.float64), torch.eye(1).double()
+    with torch.no_grad():
+        layer.weight_linear_l0, layer.weight_hh_l0 = -eye, -eye
+    found = layer.memory_certificate(drive=3.0)
+    farthest = np.tanh(3.0) * 0.1 / (1 - 0.9)
+    assert found.levels[0].reach >= farthest
+    walking = layers.AntisymmetricRNN(1, 1, step_size=0.1, gamma=1.0)
+    found = walking.memory_certificate(drive=1.0)
+    assert found.forgets_at_most is not None
+    assert "no bound on the states is known" in found.window(0.01).reason
+    linear = layers.StableRNN(1, 1, activation="identity", step_size=0.1, dtype=torch.float64)
+    with torch.no_grad():
+        pull, push = -float(linear.weight_hh_l0), float(linear.weight_ih_l0)
+    found = linear.memory_certificate(drive=2.0)
+    assert found.levels[0].reach == pytest.approx(2.0 / pull, rel=1e-6)
+    state = linear(torch.full((3000, 1, 1), 2.0 / push, dtype=torch.float64))[1]
+    assert float(state.detach()) == pytest.approx(found.levels[0].reach, rel=1e-6)
+    assert abs(float(state.detach())) <= found.levels[0].reach * (1 + 1e-12)

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf
 from typing import Any
 
 import numpy as np
 from torch import nn
 
 from sostenuto.audits.model import still_copy
+from sostenuto.nn.certificates.memory import EVER, rounded
 from sostenuto.nn.certified import Certified
 from sostenuto.report.numbers import number
 from sostenuto.results import Numbers, Record
@@ -38,7 +38,9 @@ class ProvedMemory(Record):
 
 def proved_memory(model: nn.Module, lags: Sequence[int]) -> ProvedMemory | None:
     """Ask the model's recurrent layer for its certificate; None where there is none, several, or nothing is proved."""
-    layers = [module for module in model.modules() if isinstance(module, Certified)]
+    every = [module for module in model.modules() if isinstance(module, Certified)]
+    inside = {part for module in every for part in module.modules() if part is not module}
+    layers = [module for module in every if module not in inside]
     if len(layers) != 1:
         return None
     certificate = still_copy(layers[0]).memory_certificate()
@@ -49,10 +51,11 @@ def proved_memory(model: nn.Module, lags: Sequence[int]) -> ProvedMemory | None:
     parts = []
     if certificate.remembers_at_least > 0:
         least = certificate.remembers_at_least
-        long = "for ever" if least == inf else f"for at least {number(least, digits=3)} steps"
-        parts.append(f"its state keeps half of any difference {long}")
+        later = "for ever" if least >= EVER else f"for at least {number(rounded(least, up=False))} steps"
+        parts.append(f"half of what its state holds is kept {later}")
     if certificate.forgets_at_most is not None:
-        parts.append(f"its state has lost half of any difference after {number(certificate.forgets_at_most)} steps")
+        most = rounded(certificate.forgets_at_most, up=True)
+        parts.append(f"half of what its state holds is gone after {number(most)} steps at most")
     return ProvedMemory(
         lags=tuple(int(lag) for lag in lags),
         remembers_at_least=tuple(low.tolist()) if certificate.remembers_at_least > 0 else (),

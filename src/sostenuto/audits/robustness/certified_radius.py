@@ -10,10 +10,11 @@ from torch import Tensor, nn
 
 from sostenuto.audits.base import AuditResult
 from sostenuto.audits.batches import ClassificationBatch, classification_batch
-from sostenuto.audits.model import audited, changed, is_classifier, place_of, still_copy
+from sostenuto.audits.model import audited, is_classifier, place_of, still_copy
 from sostenuto.audits.robustness.lipschitz import ContractedNorm, state_maps
 from sostenuto.checks import check_count
 from sostenuto.models.prediction import SequenceClassifier
+from sostenuto.nn.certificates import changed
 from sostenuto.report.numbers import number, percent
 from sostenuto.results import Numbers
 from sostenuto.training.processes import environment

@@ -1,12 +1,13 @@
 """Proofs that a recurrence forgets its start, from its matrices alone; each says what was checked, or what fails."""
 
-from sostenuto.nn.certificates.certificate import Certificate, fails, over_spans, overridden, refused
+from sostenuto.nn.certificates.blocks import BlockMaps, block_memory
+from sostenuto.nn.certificates.certificate import Certificate, changed, fails, over_spans, refused
 from sostenuto.nn.certificates.maps import discrete
 from sostenuto.nn.certificates.memory import (
     LevelDecay,
     MemoryCertificate,
     Window,
-    inside_blocks,
+    both_directions,
     not_provable,
     remembering,
 )
@@ -17,22 +18,24 @@ from sostenuto.nn.certificates.settling import settling
 from sostenuto.nn.certificates.spans import over_curve
 
 __all__ = [
+    "BlockMaps",
     "Certificate",
     "LevelDecay",
     "MemoryCertificate",
     "OscillatorGrowth",
     "Window",
+    "block_memory",
+    "both_directions",
+    "changed",
     "contraction",
     "discrete",
     "fails",
     "half_lives",
-    "inside_blocks",
     "lure",
     "not_provable",
     "oscillator_growth",
     "over_curve",
     "over_spans",
-    "overridden",
     "refused",
     "remembering",
     "settling",

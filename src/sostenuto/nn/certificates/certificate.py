@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from torch import nn
-from torch.nn.utils import parametrize
+from torch.nn.utils import parametrize, prune
 
 from sostenuto.results import Record
 
@@ -11,23 +11,32 @@ _HARMLESS = {"__init__", "__repr__", "extra_repr", "reset_parameters"}
 _LIBRARIES = ("sostenuto", "torch")
 
 
-def overridden(module: nn.Module) -> str:
-    """Say which methods of a library's class a subclass or the module itself replaces; an empty string if none.
+def changed(module: nn.Module) -> str:
+    """Say what makes a module run other code than the library's, which proofs are about; an empty string if nothing.
 
-    A proof reads the weights of a module and assumes the library's code around them. What a subclass adds under names
-    of its own, and how it makes or shows its weights, changes nothing.
+    A proof reads the weights of a module and assumes the library's code around them. Methods that a subclass or the
+    module itself replaces change that, and so may a hook, here or in a module inside. What a subclass adds under names
+    of its own, and how it makes or shows its weights, changes nothing; pruned weights are made anew, as a call does.
 
     >>> louder = nn.ReLU()
     >>> louder.forward = lambda input: 2 * input
-    >>> overridden(louder), overridden(nn.ReLU())
+    >>> changed(nn.Sequential(nn.ReLU(), louder)), changed(nn.ReLU())
     ('ReLU changes forward', '')
     """
     own = parametrize.type_before_parametrizations(module)
     known = next(kind for kind in own.__mro__ if kind.__module__.partition(".")[0] in _LIBRARIES)
     added = own.__mro__[: own.__mro__.index(known)]
     defined = {name for kind in added for name in vars(kind)} | set(vars(module))
-    changed = {name for name in defined - _HARMLESS if _is_code(getattr(known, name, None))}
-    return f"{own.__name__} changes {', '.join(sorted(changed))}" if changed else ""
+    replaced = {name for name in defined - _HARMLESS if _is_code(getattr(known, name, None))}
+    if replaced:
+        return f"{own.__name__} changes {', '.join(sorted(replaced))}"
+    hooks = [*module._forward_pre_hooks.values(), *module._forward_hooks.values()]
+    for hook in hooks:
+        if not isinstance(hook, prune.BasePruningMethod):
+            return f"{own.__name__} has a hook"
+        hook(module, ())
+    inside = (child for name, child in module.named_children() if name != "parametrizations")
+    return next(filter(None, map(changed, inside)), "")
 
 
 def _is_code(attribute: object) -> bool:

@@ -1,8 +1,9 @@
 """What a memory certificate says: steps for which a layer provably remembers, steps after which it has forgotten."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
 import numpy as np
 from jaxtyping import Float
@@ -22,9 +23,10 @@ class LevelDecay(Record):
 
     e^{−slowest n} ≥ |Δ_n|/|Δ_0| ≥ e^{−fastest n} for equal inputs; None where nothing is proved. An input difference
     of size 1 adds at most ``entering``, the output moves by at most ``leaving`` per unit of the norm, and a state
-    reached from 0 is at most ``reach`` large; None where no bound is known. ``distortion`` is what going from the norm
-    of either side to the Euclidean one and back costs at most. ``clock`` are the two rates per unit of time where spans
-    vary and more is known than the least span and the largest say.
+    reached from 0 is at most ``reach`` large; None where no bound is known. What is read moves the output at once by at
+    most ``passing`` times as much, past the state. ``distortion`` is what going from the norm of either side to the
+    Euclidean one and back costs at most. ``clock`` are the two rates per unit of time where spans vary and more is
+    known than the least span and the largest say.
     """
 
     fastest: float | None
@@ -34,6 +36,7 @@ class LevelDecay(Record):
     reach: float | None = None
     distortion: tuple[float | None, float | None] = (None, None)
     clock: tuple[float | None, float | None] = (None, None)
+    passing: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -49,8 +52,8 @@ class Window(Record):
         """Say it in a sentence."""
         if self.steps is None:
             return f"No window is proved: {self.reason}."
-        time = "" if self.seconds is None else f" ({self.seconds:.4g} in the unit of the time spans)"
-        return f"Input older than {self.steps} steps{time} changes no answer by more than {self.epsilon:g}."
+        said = _count(self.steps, self.seconds, up=True)
+        return f"Input older than {said} changes no answer by more than {self.epsilon:g}."
 
 
 @dataclass(frozen=True)
@@ -139,8 +142,8 @@ class MemoryCertificate(Record):
         if reason:
             return Window(epsilon, None, None, reason)
         first = np.array([2 * (level.reach or 0.0) if start is None else start for level in self.levels])
-        scale = readout * float(self.levels[-1].leaving or 0.0)
-        steps = _first_below(self._step_matrix(), first, epsilon / max(scale, 1e-300) * (1 - 1e-9), largest)
+        matrix, answer = self._cascade()
+        steps = _first_below(matrix, first, readout * answer[None], epsilon * (1 - 1e-9), largest)
         if steps is None:
             return Window(epsilon, None, None, f"not within {largest} steps")
         timed = self.spans != (1.0, 1.0)
@@ -156,7 +159,7 @@ class MemoryCertificate(Record):
             steps = _count(self.remembers_at_least, self.remembers_time)
             said.append(f"at least half of its memory is left after {steps}")
         if self.forgets_at_most is not None:
-            steps = _count(math.ceil(self.forgets_at_most), self.forgets_time)
+            steps = _count(self.forgets_at_most, self.forgets_time, up=True)
             said.append(f"at most half of its memory is left after {steps}")
         if len(self.per_unit) > 1 and self.remembers_at_least > 0:
             middle, best = float(np.median(self.per_unit)), max(self.per_unit)
@@ -173,22 +176,24 @@ class MemoryCertificate(Record):
             return "what passes from layer to layer is not bounded"
         return ""
 
-    def _step_matrix(self) -> Float[np.ndarray, "level level"]:
-        """Bound |Δ⁺| of all layers by this matrix times |Δ|: a layer's own rate, and what the one below passes on."""
+    def _cascade(self) -> tuple[Float[np.ndarray, "level level"], Float[np.ndarray, " level"]]:
+        """Bound |Δ⁺| of all layers by a matrix times |Δ|, and the top layer's output by a row times |Δ⁺|."""
         count = len(self.levels)
-        matrix = np.zeros((count, count))
+        matrix, read, answer = np.zeros((count, count)), np.zeros(count), np.zeros(count)
         for place, level in enumerate(self.levels):
             matrix[place, place] = math.exp(-float(level.slowest or 0.0)) * (1 + 1e-14)
-            if place:
-                # The layer below has moved when this one reads it.
-                push = float(level.entering or 0.0) * float(self.levels[place - 1].leaving or 0.0)
-                matrix[place] += push * matrix[place - 1]
-        return matrix
+            if place:  # the layer below has moved when this one reads it
+                matrix[place] += float(level.entering or 0.0) * read
+            leaving = float(level.leaving or 0.0)
+            read = (level.passing * read + leaving * matrix[place]) * (1 + 1e-14)
+            answer = level.passing * answer
+            answer[place] += leaving
+        return matrix, answer
 
     def _cascaded(self, steps: np.ndarray) -> np.ndarray:
         if self._unknown(start=1.0):
             return np.where(steps > 0, np.inf, 1.0)
-        matrix, ones = self._step_matrix(), np.ones(len(self.levels))
+        matrix, ones = self._cascade()[0], np.ones(len(self.levels))
         return np.array([float((np.linalg.matrix_power(matrix, int(n)) @ ones).max()) for n in steps.flat])
 
 
@@ -233,25 +238,20 @@ def remembering(
     return replace(certificate, remembers_time=least, forgets_time=most)
 
 
-def inside_blocks(directions: Sequence[MemoryCertificate]) -> MemoryCertificate:
-    """Say of recurrences inside residual blocks what is proved of them; what surrounds them keeps no state.
+def both_directions(levels: Sequence[LevelDecay]) -> LevelDecay:
+    """Take the worse of two directions; what passes through a layer that reads the future is not followed."""
+    if len(levels) == 1:
+        return levels[0]
 
-    Of two directions the one that remembers less speaks. What a block passes on is not bounded, so that a stack of
-    several is proved to remember by its lowest recurrence, and not to forget.
-    """
-    weakest = min(directions, key=lambda one: one.remembers_at_least)
-    if not weakest.holds:
-        return weakest
-    levels = tuple(replace(level, entering=None, leaving=None, reach=None) for level in weakest.levels)
-    slowest = [one.forgets_at_most for one in directions]
-    known = [steps for steps in slowest if steps is not None]
-    alone = len(levels) == 1 and len(known) == len(directions)
-    return replace(
-        weakest,
-        forgets_at_most=max(known) if alone else None,
-        per_unit=tuple(unit for one in directions for unit in one.per_unit),
-        levels=levels,
-        conditions=(*weakest.conditions, "the state of the recurrence in a block, which alone keeps the past"),
+    def worst(values: Iterable[float | None], choose: Callable[[list[float]], float] = max) -> float | None:
+        known = list(values)
+        return None if None in known else choose([value for value in known if value is not None])
+
+    return LevelDecay(
+        worst(level.fastest for level in levels),
+        worst((level.slowest for level in levels), min),
+        distortion=(worst(level.distortion[0] for level in levels), worst(level.distortion[1] for level in levels)),
+        clock=(worst(level.clock[0] for level in levels), worst((level.clock[1] for level in levels), min)),
     )
 
 
@@ -279,7 +279,8 @@ def _at_most(found: MemoryCertificate) -> float | None:
         return None if rate is None or rate <= 0 else math.nextafter(_UPPER_LN2 / rate, math.inf)
     if found._unknown(start=1.0):
         return None
-    steps = _first_below(found._step_matrix(), np.ones(len(found.levels)), 0.5, 10_000_000, every=True)
+    ones = np.ones(len(found.levels))
+    steps = _first_below(found._cascade()[0], ones, np.eye(len(ones)), 0.5, 10_000_000)
     return None if steps is None else float(steps)
 
 
@@ -295,9 +296,9 @@ def _in_time(found: MemoryCertificate) -> tuple[float, float | None]:
 
 
 def _first_below(
-    matrix: np.ndarray, start: np.ndarray, level: float, largest: int, *, every: bool = False
+    matrix: np.ndarray, start: np.ndarray, answer: Float[np.ndarray, "row level"], level: float, largest: int
 ) -> int | None:
-    """Find the least n from which (matrixᵏ·start) of the last layer (of every layer) is at most ``level``, by doubling.
+    """Find the least n from which all of answer·matrixⁿ·start is at most ``level``, by doubling.
 
     What is left can rise before it falls, as lower layers pass theirs on. Once a further step makes it smaller in every
     layer it does so for ever, since the matrix has no entries below 0; that is asked for too.
@@ -306,8 +307,7 @@ def _first_below(
     def small(n: int) -> bool:
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             left = np.linalg.matrix_power(matrix, n) @ start * (1 + 1e-12 * (n + 1))
-            size = float(left.max() if every else left[-1])
-            return size <= level and bool((matrix @ left <= left).all())
+            return bool((answer @ left <= level).all()) and bool((matrix @ left <= left).all())
 
     high = 1
     while not small(high):
@@ -321,8 +321,20 @@ def _first_below(
     return high
 
 
-def _count(steps: float, time: float | None = None) -> str:
+def rounded(value: float, *, up: bool, digits: int = 3) -> float:
+    """Round to few significant digits, only ever down or up, so that a bound stays one.
+
+    >>> rounded(769.97, up=False), rounded(2.0001, up=True), rounded(1234567.0, up=True)
+    (769.0, 2.01, 1240000.0)
+    """
+    return float(Context(digits, ROUND_CEILING if up else ROUND_FLOOR).create_decimal_from_float(value))
+
+
+def _count(steps: float, time: float | None = None, *, up: bool = False) -> str:
     if steps >= EVER:
         return "any number of steps"
-    shown = f"{steps:.3g}" if steps < 10 or steps >= 1e6 else f"{math.floor(steps):,}".replace(",", " ")
-    return f"{shown} steps" + (f" ({time:.4g} in the unit of the time spans)" if time is not None else "")
+    whole = math.ceil(steps) if up else math.floor(steps)
+    plain = 10 <= steps < 1e6
+    shown = f"{whole:,}".replace(",", " ") if plain else f"{rounded(steps, up=up):.3g}"
+    timed = "" if time is None else f" ({rounded(time, up=up, digits=4):.4g} in the unit of the time spans)"
+    return f"{shown} steps{timed}"
