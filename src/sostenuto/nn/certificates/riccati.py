@@ -8,6 +8,7 @@ eigenvectors of a Hamiltonian matrix. It is a proposal as any other, and checked
 import numpy as np
 
 from sostenuto.nn.certificates.inequality import Solution, proved
+from sostenuto.nn.certificates.slopes import LARGE
 from sostenuto.nn.certificates.system import SectorSystem
 
 ROUNDS = 10
@@ -17,7 +18,7 @@ _STRICT = 1e-6
 def search_with_one_multiplier(system: SectorSystem, *, discrete: bool, limit: float) -> Solution | None:
     """Look for the largest rate up to ``limit`` that some P and Λ = λI prove, by bisection; None if none is found."""
     best, low, high, trial = None, 0.0, limit, 0.0
-    for _ in range(ROUNDS):
+    for _ in range(ROUNDS if len(system.linear) <= LARGE else 1):
         proposal = _proposal(system, trial, discrete=discrete)
         if proposal is not None and proposal.rate > low:
             best, low = proposal, proposal.rate

@@ -5,6 +5,8 @@ import numpy as np
 from sostenuto.nn.certificates.system import SectorSystem
 
 _SWEEPS = 6
+LARGE = 256
+"""States beyond which eigenvalues take seconds: limits are then rough, and rates the first that are found."""
 
 
 def rate_limit(system: SectorSystem, *, discrete: bool) -> float:
@@ -37,7 +39,7 @@ def decay_limit(system: SectorSystem) -> float:
 def _climb(system: SectorSystem, slopes: np.ndarray, discrete: bool, *, inward: bool = False) -> float:
     sign = -1.0 if inward else 1.0
     worst = -np.inf
-    for _ in range(_SWEEPS):
+    for _ in range(_SWEEPS if len(system.linear) <= LARGE else 1):
         values, right = np.linalg.eig(system.at(slopes))
         sizes = np.log(np.maximum(np.abs(values), 1e-300)) if discrete else np.real(values)
         place = int(np.argmax(sign * sizes))
