@@ -7,7 +7,8 @@ import pytest
 from sostenuto.checks import FileFormatError
 from sostenuto.experiments.listing import listed
 from sostenuto.experiments.runner import reproduce
-from sostenuto.experiments.stored import last_results, read_result, store
+from sostenuto.experiments.stored import last_results, read_result, reruns, store
+from sostenuto.experiments.summary import lands
 
 
 @pytest.fixture
@@ -24,6 +25,19 @@ def test_each_protocol_keeps_its_own_result(result, tmp_path):
     later = replace(result, date="2999-01-01")
     store(later, tmp_path)
     assert read_result(kept) == later
+
+
+def test_other_seeds_stand_beside_the_result(result, tmp_path):
+    store(result, tmp_path)
+    other = [replace(one, value=one.value and one.value + 1) for one in result.numbers]
+    path = store(replace(result, seed=7, numbers=tuple(other)), tmp_path)
+    assert path == tmp_path / "reruns" / "toy2009_figure-1_paper_7.json"
+    assert read_result(tmp_path / "toy2009_figure-1_paper.json") == result
+    (again,) = reruns(result, tmp_path)
+    assert (again.seed, again.tables) == (7, ())
+    assert lands(result.numbers[0], again.numbers[0]) == "one run"
+    assert lands(result.numbers[1], again.numbers[1]) == "alike"
+    assert lands(result.numbers[1], replace(again.numbers[1], verdict="law fails")) == "otherwise"
 
 
 def test_the_latest_result_of_each_protocol_is_shown(result, write_toy, tmp_path):

@@ -1,5 +1,9 @@
-"""Where results lie: in the folder of a run, and in ``results/experiments`` of a checkout."""
+"""Where results lie: in the folder of a run, and in ``results/experiments`` of a checkout.
 
+A run with another seed than 0 is a rerun: it is kept beside the result, in ``reruns/``, without its tables.
+"""
+
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -32,11 +36,15 @@ def stored_path(name: str, protocol: str, results: Path) -> Path:
 
 
 def store(result: ExperimentResult, results: Path | None = None) -> Path:
-    """Keep a result in the place of the last one under its protocol."""
+    """Keep a result in the place of the last one under its protocol, a rerun in that of the last with its seed."""
     root = checkout()
     require(results is not None or root is not None, "expected a checkout to store into", "found none", "name --out")
     folder = results if results is not None else cast(Path, root) / "results" / "experiments"
     path = stored_path(result.name, result.protocol, folder)
+    if result.seed:
+        path = folder / "reruns" / f"{path.stem}_{result.seed}.json"
+        path.parent.mkdir(exist_ok=True)
+        result = replace(result, tables=(), notes=())
     return write_atomically(path, result.to_json(indent=1) + "\n")
 
 
@@ -48,6 +56,13 @@ def read_result(path: Path) -> ExperimentResult:
         return cast(ExperimentResult, ExperimentResult.from_dict(json.loads(path.read_text(encoding="utf-8"))))
     except (ValueError, TypeError, KeyError) as error:
         raise FileFormatError(path, "expected a result", f"got something else ({error})", "run it again") from error
+
+
+def reruns(result: ExperimentResult, folder: Path) -> list[ExperimentResult]:
+    """Read what was kept beside a result: the same experiment and protocol with other seeds."""
+    stem = stored_path(result.name, result.protocol, folder).stem
+    found = [read_result(path) for path in folder.glob(f"reruns/{stem}_*.json")]
+    return sorted(found, key=lambda one: one.seed)
 
 
 def last_results(name: str, runs: Path = RUNS) -> list[ExperimentResult]:

@@ -1,12 +1,13 @@
 """All verdicts on one page, failures first, and a page per stored result; ``docs/conf.py`` and a test call this."""
 
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from sostenuto.experiments.catalog import find, names
-from sostenuto.experiments.expectation import NOT_RUN, ORDER
-from sostenuto.experiments.stored import read_result
+from sostenuto.experiments.expectation import NOT_RUN, ORDER, STANDARD_ERRORS
+from sostenuto.experiments.stored import read_result, reruns
 from sostenuto.report.experiment import evaluations, judged, ours, theirs
 from sostenuto.report.numbers import number
 from sostenuto.results import ExperimentNumber, ExperimentResult
@@ -17,6 +18,7 @@ TRAINED = (
     *("rusch2021/table-8", "rusch2021/task-fsdd", "wang2024/table-1"),
 )
 """Items whose numbers are accuracies of trained models."""
+LANDS = ("outside", "otherwise", "within", "the same", "one run", "alike")
 
 
 def stored_results(folder: Path) -> list[ExperimentResult]:
@@ -47,8 +49,8 @@ def accuracies(results: Sequence[ExperimentResult]) -> str:
     return "\n".join(rows)
 
 
-def page(result: ExperimentResult) -> str:
-    """Write a result as a page: every number with its recipe, command, commit, seeds and spread."""
+def page(result: ExperimentResult, again: Sequence[ExperimentResult] = ()) -> str:
+    """Write a result as a page: every number with its recipe, command, commit, seeds and spread; then its reruns."""
     head = ["---", "orphan: true", "---", "", f"# {result.name}, {result.protocol} protocol: {result.verdict}", ""]
     head += [f"{_plain(result.title)}. {_plain(result.what)}", ""]
     facts = {
@@ -72,7 +74,7 @@ def page(result: ExperimentResult) -> str:
     lines += [_row(one, result) for one in result.numbers]
     notes = ["", "## Notes", "", *(f"- {_plain(note)}" for note in result.notes)] if result.notes else []
     about = ["", "## What it shows, and what was found", "", find(result.name).about.strip()]
-    return "\n".join([*head, *table, *lines, *notes, *about, ""])
+    return "\n".join([*head, *table, *lines, *_rerun_table(result, again), *notes, *about, ""])
 
 
 def stem(result: ExperimentResult) -> str:
@@ -84,25 +86,79 @@ def write_pages(results: Path, folder: Path) -> None:
     """Write the page of every stored result into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for result in stored_results(results):
-        (folder / f"{stem(result)}.md").write_text(page(result), encoding="utf-8")
+        (folder / f"{stem(result)}.md").write_text(page(result, reruns(result, results)), encoding="utf-8")
 
 
-def replaced(text: str, results: Sequence[ExperimentResult]) -> str:
-    """Return a page of the documentation with its table of verdicts written anew."""
+def replaced(text: str, folder: Path) -> str:
+    """Return a page of the documentation with its tables written anew from a folder of results."""
+    results = stored_results(folder)
     begin, end = text.index(BEGIN) + len(BEGIN), text.index(END)
-    return f"{text[:begin]}\n\n{verdicts(results)}\n\n### Accuracies\n\n{accuracies(results)}\n\n{text[end:]}"
+    tables = (verdicts(results), f"### Accuracies\n\n{accuracies(results)}", rerun_summary(results, folder))
+    return "\n\n".join([text[:begin], *filter(None, tables), text[end:]])
 
 
 def main() -> None:
     """Write the table of verdicts into ``docs/experiments.md`` of this checkout."""
     root = Path(__file__).parents[3]
     path = root / "docs" / "experiments.md"
-    written = replaced(path.read_text(encoding="utf-8"), stored_results(root / "results" / "experiments"))
+    written = replaced(path.read_text(encoding="utf-8"), root / "results" / "experiments")
     path.write_text(written, encoding="utf-8")
 
 
 def _link(result: ExperimentResult) -> str:
     return f"[{result.name}](results/{stem(result)}.md)"
+
+
+def rerun_summary(results: Sequence[ExperimentResult], folder: Path) -> str:
+    """Write the table of reruns with other seeds: how many numbers land where the stored ones are."""
+    rows = ["| item | seeds | verdict | numbers | laws |", "|---|---|---|---|---|"]
+    for result in sorted(results, key=lambda one: names().index(one.name)):
+        again = reruns(result, folder)
+        found: dict[str, list[str]] = {"number": [], "law": []}
+        for one, other in (
+            (one, other) for run in again for one, other in zip(result.numbers, run.numbers, strict=True)
+        ):
+            found["law" if one.law else "number"].append(lands(one, other))
+        told = [", ".join(f"{each.count(one)} {one}" for one in LANDS if one in each) or "–" for each in found.values()]
+        if again:
+            seeds = ", ".join(str(one.seed) for one in (result, *again))
+            said = " · ".join(dict.fromkeys(one.verdict for one in (result, *again)))
+            rows.append(f"| {_link(result)} | {seeds} | {said} | {' | '.join(told)} |")
+    return "\n".join(["### Again, with other seeds", "", *rows]) if len(rows) > 2 else ""
+
+
+def lands(one: ExperimentNumber, other: ExperimentNumber) -> str:
+    """Say whether a rerun's number is the stored one's within two standard errors, or its law came out alike.
+
+    >>> from dataclasses import replace
+    >>> stored = ExperimentNumber("accuracy", "measured", value=98.0, spread=0.2, count=4)
+    >>> others = [replace(stored, value=98.2), replace(stored, value=98.5), replace(stored, value=98.2, count=1)]
+    >>> [lands(stored, other) for other in others]
+    ['within', 'outside', 'one run']
+    """
+    if one.value is None or other.value is None:
+        return "alike" if (one.law and one.verdict == other.verdict) or not one.law else "otherwise"
+    if one.value == other.value:
+        return "the same"
+    if one.spread is None or other.spread is None or min(one.count, other.count) < 2:
+        return "one run"
+    error = math.hypot(one.spread / math.sqrt(one.count), other.spread / math.sqrt(other.count))
+    return "within" if abs(one.value - other.value) <= STANDARD_ERRORS * error else "outside"
+
+
+def _rerun_table(result: ExperimentResult, again: Sequence[ExperimentResult]) -> list[str]:
+    """Lay the numbers of reruns beside the stored ones."""
+    if not again:
+        return []
+    head = ("quantity", f"seed {result.seed}", *(f"seed {one.seed}" for one in again))
+    lines = ["", "## Again, with other seeds", "", f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for one in result.numbers:
+        others = [{each.name: each for each in run.numbers}[one.name] for run in again]
+        told = [f"{ours(each) if each.value is not None else each.verdict}: {lands(one, each)}" for each in others]
+        first = ours(one) if one.value is not None else one.verdict
+        lines.append(f"| {' | '.join(map(_plain, (one.name, first, *told)))} |")
+    facts = "; ".join(f"`{one.command}` at {one.commit}" for one in again)
+    return [*lines, "", f"Within: two standard errors of the difference. {facts}."]
 
 
 def _counts(results: Sequence[ExperimentResult]) -> list[tuple[str, int]]:
