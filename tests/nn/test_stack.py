@@ -51,7 +51,7 @@ def test_is_the_equations_of_its_docstring(steps):
     u = x @ stack.weight_ih_l0.T + stack.bias_ih_l0
     v = (u - u.mean(-1, keepdim=True)) / (u.var(-1, keepdim=True, correction=0) + 1e-5).sqrt()
     r, state = stack.recurrence(v)
-    w = torch.nn.functional.gelu(stack.weight_scale_l0 * r + stack.weight_direct_l0 * v, approximate="tanh")
+    w = torch.nn.functional.gelu(stack.vector_scale_l0 * r + stack.vector_direct_l0 * v, approximate="tanh")
     value, gate = (w @ stack.weight_gate_l0.T + stack.bias_gate_l0).chunk(2, dim=-1)
     output, (y, _) = stack(x)
     torch.testing.assert_close(output, u + value * torch.sigmoid(gate))
@@ -73,7 +73,7 @@ def test_paper_keeps_the_recurrences_own_start():
     own = type(stack.recurrence)(4, 4)
     own.reset_parameters()
     assert stack.recurrence.step_size == own.step_size == (0.1,)
-    assert stack.weight_scale_l0.tolist() == [1.0] * 4
+    assert stack.vector_scale_l0.tolist() == [1.0] * 4
 
 
 def test_timespans_reach_the_recurrence():
@@ -112,3 +112,21 @@ def test_streams_and_reads_packed_sequences(layer):
     torch.testing.assert_close(torch.stack(steps), output)
     packed, _ = stack(pack_sequence([x[:, 0], x[:4, 1]]))
     torch.testing.assert_close(pad_packed_sequence(packed)[0][:4, 1], output[:4, 1])
+
+
+def test_programs_that_draw_torchs_weights_anew_run():
+    """As programs for nn.LSTM do by name; a stack keeps its poles and scales."""
+    torch.manual_seed(0)
+    stack = Stack(3, 8, num_layers=2, bidirectional=True, proj_size=0)
+    poles = {name: value.clone() for name, value in stack.named_parameters() if "vector_" in name}
+    assert len(poles) == 4 * 5
+    for name, value in stack.named_parameters():
+        if "weight_hh" in name:
+            torch.nn.init.orthogonal_(value)
+        elif "weight" in name:
+            torch.nn.init.xavier_uniform_(value)
+        elif "bias" in name:
+            torch.nn.init.zeros_(value)
+    assert all(torch.equal(value, stack.get_parameter(name)) for name, value in poles.items())
+    output, _ = stack(torch.randn(300, 4, 3))
+    assert 0.3 < output.std() < 10

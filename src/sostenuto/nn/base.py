@@ -121,7 +121,7 @@ class RecurrentLayer(Contract, ConstrainedModule, ABC):
         """Refuse torch's ``proj_size`` by name: Python would only say that the keyword is unknown."""
         hint = "put a torch.nn.Linear behind the layer, or take sostenuto.nn.LSTM"
         expected = f"expected no proj_size: {cls.__name__} has no projection of its state"
-        require("proj_size" not in options, expected, f"got {options.get('proj_size')}", hint)
+        require(not options.get("proj_size"), expected, f"got {options.get('proj_size')}", hint)
         return super().__new__(cls)
 
     def __init__(
@@ -147,6 +147,7 @@ class RecurrentLayer(Contract, ConstrainedModule, ABC):
         self._step_cache = StepCache()
         self._factory = {"device": device, "dtype": dtype}
         self._weight_names: list[list[str]] = [[] for _ in self.cells()]
+        self._renamed: dict[str, str] = {}
         for layer, reverse in self.cells():
             self.build(layer, reverse)
         del self._factory
@@ -193,6 +194,16 @@ class RecurrentLayer(Contract, ConstrainedModule, ABC):
         self.register_parameter(full, nn.Parameter(torch.empty(*shape, **self._factory)))
         self._weight_names[layer * self.num_directions + reverse].append(full)
 
+    def rename_vectors(self) -> None:
+        """Call the vectors among the weights ``vector_…``: loops that draw every ``weight_…`` anew expect matrices."""
+        for names in self._weight_names:
+            for place, name in enumerate(names):
+                found = self._parameters.get(name)  # a constrained one is none of them
+                if found is not None and found.ndim == 1 and name.startswith("weight_"):
+                    names[place] = self._renamed[name] = f"vector_{name.removeprefix('weight_')}"
+                    del self._parameters[name]
+                    self.register_parameter(names[place], found)
+
     @property
     def all_weights(self) -> list[list[Tensor]]:
         """List the weights of every layer and direction, as `torch.nn.LSTM` does; constrained ones come constrained."""
@@ -201,8 +212,12 @@ class RecurrentLayer(Contract, ConstrainedModule, ABC):
     def weight(self, name: str, layer: int, reverse: bool) -> Tensor:
         """Look a parameter up by its stem, layer and direction; a constrained one comes constrained."""
         if self._step_cache.running:
-            return self.derived(name, layer, reverse, lambda: self.read_parameter(weight_name(name, layer, reverse)))
-        return self.read_parameter(weight_name(name, layer, reverse))
+            return self.derived(name, layer, reverse, lambda: self._read_weight(name, layer, reverse))
+        return self._read_weight(name, layer, reverse)
+
+    def _read_weight(self, name: str, layer: int, reverse: bool) -> Tensor:
+        full = weight_name(name, layer, reverse)
+        return self.read_parameter(self._renamed.get(full, full))
 
     def constrain(self, name: str, layer: int, reverse: bool, constraint: nn.Module) -> None:
         """Let a parameter be the image of a free one, which `free_weight` gives; it must have been created."""
@@ -215,6 +230,7 @@ class RecurrentLayer(Contract, ConstrainedModule, ABC):
     def free_weight(self, name: str, layer: int, reverse: bool) -> Tensor:
         """Give the parameter that is trained: the free one behind a constrained weight, else the weight itself."""
         full = weight_name(name, layer, reverse)
+        full = self._renamed.get(full, full)
         if parametrize.is_parametrized(self, full):
             return self.parametrizations[full].original  # pyright: ignore[reportIndexIssue, reportArgumentType, reportAttributeAccessIssue]
         return getattr(self, full)

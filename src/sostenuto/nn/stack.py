@@ -86,14 +86,16 @@ class Stack(RecurrentLayer):
         half_life: steps that the recurrences provably remember, for those that take it: damped, unicornn, stable.
         init: ``"tuned"``, or ``"paper"`` for the recurrence's own initial values and options, and p = 1.
         layer_options: further options of the recurrence, such as ``{"step_size": 0.1}``.
+        proj_size: torch's; nothing but 0 is taken.
         device: as in torch.
         dtype: as in torch.
 
     Parameters of block ℓ: those of the recurrence under ``recurrence.`` (``recurrence_reverse.`` for the second
-    direction); ``weight_ih_l{ℓ}`` W and ``bias_ih_l{ℓ}`` b where widths differ; ``weight_norm_l{ℓ}`` and
-    ``bias_norm_l{ℓ}``; ``weight_scale_l{ℓ}`` p and ``weight_direct_l{ℓ}`` q; ``weight_gate_l{ℓ}`` M over N and
+    direction); ``weight_ih_l{ℓ}`` W and ``bias_ih_l{ℓ}`` b where widths differ; ``vector_norm_l{ℓ}`` and
+    ``bias_norm_l{ℓ}``; ``vector_scale_l{ℓ}`` p and ``vector_direct_l{ℓ}`` q; ``weight_gate_l{ℓ}`` M over N and
     ``bias_gate_l{ℓ}`` m, n. With N units and damped oscillators 3N² + 11N numbers per block, and N(d + 1) more for W
-    and b.
+    and b. Vectors of damped oscillators are called ``vector_…`` here too, as poles are, ``recurrence.vector_hh_l0``:
+    loops written for `torch.nn.LSTM` that draw every ``weight_hh`` or ``weight`` anew leave them alone.
 
     >>> layer = Stack(2, 8, num_layers=2, batch_first=True)
     >>> output, (y, z) = layer(torch.zeros(3, 50, 2))
@@ -116,6 +118,7 @@ class Stack(RecurrentLayer):
         half_life: float | None = None,
         init: str = "tuned",
         layer_options: dict[str, Any] | None = None,
+        proj_size: int = 0,  # noqa: ARG002
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -143,12 +146,14 @@ class Stack(RecurrentLayer):
         if layer == 0:
             made = self.layer(size, size, self.num_layers, self.bias, **self._options, **self._factory)
             made._step_cache = self._step_cache
+            if self.layer is DampedOscillators:
+                made.rename_vectors()
             self.add_module("recurrence_reverse" if reverse else "recurrence", made)
         if self.fan_in(layer) != size:
             self.new_parameter("weight_ih", layer, reverse, size, self.fan_in(layer))
             if self.bias:
                 self.new_parameter("bias_ih", layer, reverse, size)
-        for name in ("weight_norm", "bias_norm", "weight_scale", "weight_direct"):
+        for name in ("vector_norm", "bias_norm", "vector_scale", "vector_direct"):
             self.new_parameter(name, layer, reverse, size)
         self.new_parameter("weight_gate", layer, reverse, 2 * size, size)
         if self.bias:
@@ -164,7 +169,7 @@ class Stack(RecurrentLayer):
         for reverse in range(self.num_directions):
             self.inner(bool(reverse)).reset_parameters()
         for layer, reverse in self.cells():
-            for name in ("weight_norm", "weight_scale", "weight_direct"):
+            for name in ("vector_norm", "vector_scale", "vector_direct"):
                 nn.init.ones_(self.weight(name, layer, reverse))
             nn.init.zeros_(self.weight("bias_norm", layer, reverse))
             bound = math.sqrt(3 / self.hidden_size)
@@ -223,7 +228,7 @@ class Stack(RecurrentLayer):
         self, h: Float[Tensor, "*batch state"], x: Float[Tensor, "*batch channel"], *, layer: int = 0
     ) -> Float[Tensor, "*batch state"]:
         """Give dh/dt of a block's recurrence, where ``x`` is what the block reads."""
-        norm = self.weight("weight_norm", layer, False), self.weight("bias_norm", layer, False)
+        norm = self.weight("vector_norm", layer, False), self.weight("bias_norm", layer, False)
         read = F.layer_norm(self._widened(layer, False, x), (self.hidden_size,), *norm)
         return self.inner().vector_field(h, read, layer=layer)
 
@@ -241,7 +246,7 @@ class Stack(RecurrentLayer):
 
     def _scale_to_unit_size(self, layer: int, reverse: bool) -> None:
         """Set p so that noise of unit size comes out at unit size; refuse a recurrence that grows without bound."""
-        like = self.weight("weight_scale", layer, reverse)
+        like = self.weight("vector_scale", layer, reverse)
         if like.is_meta:
             return
         generator = torch.Generator().manual_seed(0)
@@ -273,7 +278,7 @@ class Stack(RecurrentLayer):
         return block_memory(found, blocks, spans)
 
     def _maps(self, layer: int, reverse: bool) -> BlockMaps:
-        names = ["weight_norm", "bias_norm", "weight_scale", "weight_direct", "weight_gate"]
+        names = ["vector_norm", "bias_norm", "vector_scale", "vector_direct", "weight_gate"]
         norm, norm_bias, scale, direct, gate = (self.weight(name, layer, reverse) for name in names)
         gate_bias = self.weight("bias_gate", layer, reverse) if self.bias else None
         return BlockMaps(norm, norm_bias, scale, direct, gate, gate_bias)

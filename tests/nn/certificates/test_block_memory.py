@@ -120,8 +120,8 @@ def test_a_classifier_of_blocks_has_a_window_in_probability():
 def test_of_two_directions_the_slower_one_is_in_the_curve():
     made = Stack(2, 4, bidirectional=True, dtype=F64)
     with torch.no_grad():
-        made.recurrence.weight_hh_l0[:4].fill_(0.0)
-        made.recurrence_reverse.weight_hh_l0[:4].fill_(-3.0)
+        made.recurrence.weight("weight_hh", 0, False)[:4].fill_(0.0)
+        made.recurrence_reverse.weight("weight_hh", 0, False)[:4].fill_(-3.0)
     found = made.memory_certificate()
     x = torch.zeros(10, 1, 2, dtype=F64)
     ones, zeros = torch.ones(2, 1, 4, dtype=F64), torch.zeros(2, 1, 4, dtype=F64)
