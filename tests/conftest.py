@@ -1,6 +1,7 @@
 """Fixtures every test can use."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,5 +24,10 @@ def real_data() -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _seeded() -> None:
+def _seeded_in_one_thread() -> Iterator[None]:
+    """Begin every test alike; models are tiny, so that a second thread would only wait for the first."""
     torch.manual_seed(0)
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

@@ -7,11 +7,9 @@ from sostenuto.ops._cpu import threads
 @pytest.fixture(params=["torch's threads", "a pool"])
 def two_threads(request, monkeypatch):
     """Run blocks on two threads, of either kind."""
-    before = torch.get_num_threads()
     torch.set_num_threads(2)
     if request.param == "a pool":
         monkeypatch.setattr(threads, "_openmp", None)
     elif threads._openmp is None:
         pytest.skip("torch is not built on GNU's OpenMP here")
-    yield request.param
-    torch.set_num_threads(before)
+    return request.param

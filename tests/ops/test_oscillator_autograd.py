@@ -174,40 +174,28 @@ def test_threads_give_the_same_bits(threads):
     torch.manual_seed(0)
     x, weight, step = torch.randn(20, 7, 60), torch.rand(60), 0.1 * torch.rand(60)
     zero = torch.zeros(7, 60)
-    before = torch.get_num_threads()
     expected = oscillator_scan(x, weight, step, 1.0, zero, zero, backend="cpu")
-    try:
-        torch.set_num_threads(threads)
-        got = oscillator_scan(x, weight, step, 1.0, zero, zero, backend="cpu")
-    finally:
-        torch.set_num_threads(before)
+    torch.set_num_threads(threads)
+    got = oscillator_scan(x, weight, step, 1.0, zero, zero, backend="cpu")
     for one, other in zip(got, expected, strict=True):
         assert torch.equal(one, other)
 
 
 def test_an_error_in_a_thread_is_raised():
-    before = torch.get_num_threads()
     torch.set_num_threads(2)
-    try:
-        with pytest.raises(ZeroDivisionError):
-            run_blocks(lambda start, _: 1 // (0 if start else 1), 4, 2)
-    finally:
-        torch.set_num_threads(before)
+    with pytest.raises(ZeroDivisionError):
+        run_blocks(lambda start, _: 1 // (0 if start else 1), 4, 2)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_child_can_run_it():
-    before = torch.get_num_threads()
     torch.set_num_threads(2)
-    try:
-        done: list[int] = []
-        run_blocks(lambda start, _: done.append(start), 4, 2)
-        child = os.fork()
-        if child == 0:
-            mine: list[int] = []
-            run_blocks(lambda start, _: mine.append(start), 4, 2)
-            os._exit(0 if sorted(mine) == [0, 2] else 1)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    finally:
-        torch.set_num_threads(before)
+    done: list[int] = []
+    run_blocks(lambda start, _: done.append(start), 4, 2)
+    child = os.fork()
+    if child == 0:
+        mine: list[int] = []
+        run_blocks(lambda start, _: mine.append(start), 4, 2)
+        os._exit(0 if sorted(mine) == [0, 2] else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -78,14 +78,10 @@ def test_equals_whatever_the_loss_reads(pick):
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_does_not_depend_on_the_number_of_threads(threads):
     x, cells, y, z, _ = case(63, 6, 20, 16, 2)
-    before = torch.get_num_threads()
     expected = stored_stack(x, cells, 0.7, y, z)
-    try:
-        torch.set_num_threads(threads)
-        found = oscillator_tiles(x, cells, 0.7, y, z)
-        gradients = torch.autograd.grad(found[0].square().sum(), leaves_of(x, cells, y, z))
-    finally:
-        torch.set_num_threads(before)
+    torch.set_num_threads(threads)
+    found = oscillator_tiles(x, cells, 0.7, y, z)
+    gradients = torch.autograd.grad(found[0].square().sum(), leaves_of(x, cells, y, z))
     assert_near(found, expected, torch.float64)
     wanted = torch.autograd.grad(expected[0].square().sum(), leaves_of(x, cells, y, z))
     assert_near(gradients, wanted, torch.float64)
@@ -152,21 +148,17 @@ def test_its_gradient_can_be_differentiated_again():
 
 def test_is_taken_where_every_thread_has_work():
     x, cells, y, z, _ = case(300, 6, 2, 3, 1)
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(2)
-        assert takes_tiles(x, cells, y, z)
-        assert not takes_tiles(x, cells, y, z, backend="reference")
-        assert not takes_tiles(x[:, :1], cells, y[:, :1], z[:, :1])
-        assert takes_tiles(x[:9], cells, y, z)  # few rows, whatever the threads
-        assert takes_tiles(x[:9, :1], cells, y[:, :1], z[:, :1])
-        wide = [v.repeat_interleave(100, -1) for v in (x[:9], y, z)]
-        assert not takes_tiles(wide[0], cells, *wide[1:])
-        assert not takes_tiles(x, cells, y, z, timespans=torch.ones(300, 6, dtype=x.dtype, requires_grad=True))
-        with torch.autocast("cpu", torch.bfloat16):
-            assert not takes_tiles(x, cells, y, z)
-    finally:
-        torch.set_num_threads(before)
+    torch.set_num_threads(2)
+    assert takes_tiles(x, cells, y, z)
+    assert not takes_tiles(x, cells, y, z, backend="reference")
+    assert not takes_tiles(x[:, :1], cells, y[:, :1], z[:, :1])
+    assert takes_tiles(x[:9], cells, y, z)  # few rows, whatever the threads
+    assert takes_tiles(x[:9, :1], cells, y[:, :1], z[:, :1])
+    wide = [v.repeat_interleave(100, -1) for v in (x[:9], y, z)]
+    assert not takes_tiles(wide[0], cells, *wide[1:])
+    assert not takes_tiles(x, cells, y, z, timespans=torch.ones(300, 6, dtype=x.dtype, requires_grad=True))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert not takes_tiles(x, cells, y, z)
 
 
 @pytest.mark.parametrize("options", [{}, {"bidirectional": True}, {"skip": 2}, {"bias": False}, {"positive": True}])

@@ -335,3 +335,6 @@ def sixty() -> FitResult:
 def twenty() -> FitResult:
     """Return a result of twenty classes."""
     return many(20)
+
+
+EVERY = {make.__name__: make for make in (digits, regression, hostile, crowded, bare, sixty)}

@@ -9,14 +9,6 @@ from sostenuto.report.palette import COLORS
 from tests.report import samples
 from tests.report.chromium import Chromium, program
 
-EVERY = {
-    "digits": samples.digits,
-    "regression": samples.regression,
-    "hostile": samples.hostile,
-    "crowded": samples.crowded,
-    "bare": samples.bare,
-    "sixty": samples.sixty,
-}
 SMALLEST_LETTERS = """
 Math.min(...[...document.querySelectorAll("svg")].flatMap(svg => {
   const scale = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
@@ -50,11 +42,11 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
-    return {name: save(make(), folder / f"{name}.html") for name, make in EVERY.items()}
+    return {name: save(make(), folder / f"{name}.html") for name, make in samples.EVERY.items()}
 
 
 @pytest.mark.parametrize("width", [400, 1200])
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", samples.EVERY)
 def test_page_opens_quietly_asks_for_nothing_and_fits(
     browser: Chromium, pages: dict[str, Path], name: str, width: int
 ) -> None:

@@ -17,20 +17,11 @@ from sostenuto.results import ClassificationScores, FitResult, LearningCurve, Re
 from tests.report import samples
 from tests.report.html_check import Page
 
-EVERY = {
-    "digits": samples.digits,
-    "regression": samples.regression,
-    "hostile": samples.hostile,
-    "crowded": samples.crowded,
-    "bare": samples.bare,
-    "sixty": samples.sixty,
-}
-
 
 @cache
 def rendered(name: str) -> str:
     """Give a page that several tests read."""
-    return render(EVERY[name]())
+    return render(samples.EVERY[name]())
 
 
 def audit_section(anchor: str = "memory") -> Section:
@@ -48,7 +39,7 @@ def audit_section(anchor: str = "memory") -> Section:
     )
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", samples.EVERY)
 def test_every_page_is_well_formed_closed_and_small(name: str) -> None:
     html = rendered(name)
     page = Page(html)
@@ -62,7 +53,7 @@ def test_every_page_is_well_formed_closed_and_small(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["digits", "regression", "hostile"])
 def test_two_renders_are_equal(name: str) -> None:
-    assert render(EVERY[name]()) == rendered(name)
+    assert render(samples.EVERY[name]()) == rendered(name)
 
 
 def test_nothing_is_loaded_and_no_script_may_run() -> None:
