@@ -11,8 +11,8 @@ from sostenuto.experiments.catalog import ROOT, find, names
 from sostenuto.experiments.runner import reproduce
 from sostenuto.experiments.workbench import Workbench
 
-DRAWS_NOTHING = {"wang2024/appendix-c", "rusch2021/figure-2"}
-"""Weights that move in the worst direction; layers that are timed."""
+DRAWS_NOTHING = {"wang2024/appendix-c", "rusch2021/figure-2", "alemohammad2021/task-reach"}
+"""Weights that move in the worst direction; layers that are timed; every point of a grid."""
 DRAWS_FROM_TORCH = {"alemohammad2021/figure-2"}
 """Seeded by the bench before each cell (test_runner.py)."""
 WITHOUT_DRAWS = {"wang2024/figure-11": ("step/",)}
