@@ -55,9 +55,10 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=RESULT)
     parser.add_argument("--one", choices=list(ATTACKS), help=argparse.SUPPRESS)
     parser.add_argument("--seconds", type=float, default=0.0, help=argparse.SUPPRESS)
+    parser.add_argument("--least", type=int, default=1, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
-        print(json.dumps(attacked(given.one, given.seconds, given.seed)))
+        print(json.dumps(attacked(given.one, given.seconds, given.seed, given.least)))
         return 0
     names = given.only or list(ATTACKS)
     shares = sum(ATTACKS[name].share for name in names)
@@ -80,9 +81,11 @@ def main() -> int:
     return int(any(outcomes[name]["failed"] for name in names))
 
 
-def apart(name: str, seconds: float, seed: int) -> dict[str, Any]:
+def apart(name: str, seconds: float, seed: int, least: int = 1) -> dict[str, Any]:
     """Run an attack in a process of its own; one that dies is a failure of its own."""
-    command = [sys.executable, "-m", "tests.attacks", "--one", name, "--seconds", str(seconds), "--seed", str(seed)]
+    numbers = {"--seconds": seconds, "--seed": seed, "--least": least}
+    options = [text for key, value in numbers.items() for text in (key, str(value))]
+    command = [sys.executable, "-m", "tests.attacks", "--one", name, *options]
     paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     known = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, paths))}
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, env=known)
@@ -91,13 +94,13 @@ def apart(name: str, seconds: float, seed: int) -> dict[str, Any]:
     raise SystemExit(f"{name} ended with {done.returncode}:\n{done.stderr[-3000:]}")
 
 
-def attacked(name: str, seconds: float, seed: int) -> dict[str, Any]:
+def attacked(name: str, seconds: float, seed: int, least: int = 1) -> dict[str, Any]:
     """Run an attack here."""
     plan = ATTACKS[name]
     function = getattr(importlib.import_module(f"tests.attacks.{plan.module}"), plan.function)
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        outcome = function(Bound(plan.cases, seconds, seed), Path(folder))
+        outcome = function(Bound(plan.cases, seconds, seed, least), Path(folder))
     outcome.seconds = time.monotonic() - begun
     return outcome.to_dict() | {"seed": seed, "date": time.strftime("%Y-%m-%d")}
 

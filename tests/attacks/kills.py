@@ -15,7 +15,8 @@ from tests.cli.small import write_waves
 
 PROMISE = "resumed, it ends with the same model, predictions and matrix, to the bit"
 ENDED = "ended before it was struck"
-GRU = (*NETWORK, "--epochs", "6")
+EPOCHS = 6
+GRU = (*NETWORK, "--epochs", str(EPOCHS))
 
 
 def attack(bound: Bound, folder: Path) -> Outcome:
@@ -77,8 +78,11 @@ class Training:
             after = run(self._next(), self.log)
             if after.code:
                 return "", f"going on ended with {after.code}: {after.err[-800:]!r}"
-        same = [(self.run / name).read_bytes() for name in KEPT] == self.whole
-        return there, "" if same else "expected the same bytes in the end"
+        if [(self.run / name).read_bytes() for name in KEPT] != self.whole:
+            return there, "expected the same bytes in the end"
+        rows = [json.loads(line)["epoch"] for line in (self.run / "metrics.jsonl").read_text().splitlines()]
+        tidy = rows == list(range(1, EPOCHS + 1)) and not list(self.run.rglob("*.tmp"))
+        return there, "" if tidy else f"expected each of {EPOCHS} epochs once and nothing left behind, got {rows}"
 
     def _next(self) -> list[str]:
         """Begin, go on, or begin again, as a person would from what is there."""

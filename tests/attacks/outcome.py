@@ -49,17 +49,18 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Bound:
-    """How long an attack may go on: so many cases, or so many seconds, whichever comes first."""
+    """How long an attack may go on: so many cases, or so many seconds and the least cases, whichever comes first."""
 
     cases: int
     seconds: float
     seed: int = 0
+    least: int = 1
 
     def numbers(self) -> Iterator[int]:
-        """Count cases until the bound is met; at least one."""
+        """Count cases until the bound is met."""
         limit = time.monotonic() + self.seconds
         for number in range(self.cases):
-            if number and time.monotonic() > limit:
+            if number >= self.least and time.monotonic() > limit:
                 return
             yield number
 

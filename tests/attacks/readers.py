@@ -22,9 +22,33 @@ from hypothesis import strategies as st
 from sostenuto.checks import InputError
 from sostenuto.data.files import read_parts
 from tests.attacks.outcome import Bound, Outcome
-from tests.data.files.test_fuzz import GOOD, TOKENS, mutated
+from tests.data.files.malformed import npz, parquet, text, ts
 
 PROMISE = "sequences, or one sentence that names the file"
+WAVES = np.sin(np.arange(24.0))
+GOOD = {
+    "data.ts": [
+        ts("1,2.5,?:3,4,5:a", "1,2e3:3,NaN:b", dimensions=2),
+        text(
+            "# x", "@univariate true", "@equalLength true", "@seriesLength 2", "@targetLabel true", "@data", "1,2:0.5"
+        ),
+    ],
+    "data.tsv": [text("1\t2.5\tNaN\t3", "2\t3\t4\tNaN"), text("1,2,3", "2,3,4")],
+    "data.csv": [
+        text("target,group,0,1,2", "a,g,1,2,3", '"b,c",h,4,,'),
+        text("series,time,target,group,x,y", "s,0,1,g,1,2", "s,2,1,g,,3", "r,1,2,h,4,5", "s,1,1,g,0,0"),
+        text("series,time,target,x", "s,2024-01-01,1.5,1", "s,2024-01-02T10:00,1.5,2"),
+    ],
+    "data.npz": [
+        npz(X=WAVES.reshape(2, 4, 3), y=["a", "b"], lengths=[4, 2], timespans=np.ones((2, 4)), groups=[1, 2]),
+        npz(X_train=WAVES.reshape(4, 6), y_train=[0, 1, 0, 1], X_test=WAVES.reshape(4, 6), y_test=[0, 1, 0, 1]),
+    ],
+    "data.parquet": [
+        parquet(target=["a", "b"], x=[1.0, 2.0], y=[1, None]),
+        parquet(series=["s", "s"], time=["2024-01-01", "2024-01-02"], target=[1, 1], x=[0.5, 1.5]),
+    ],
+}
+TOKENS = [b"", b"\n", b",", b"\t", b":", b"nan", b"inf", b"-1e999", b'"', b"@data", b"\xff", b"\0", b"_", b"1" * 5000]
 _LENGTH_TOKENS = [
     b"1" * 400,
     b"9" * 20,
@@ -39,6 +63,20 @@ _LENGTH_TOKENS = [
 ]
 _MOST_CHANGES = 6
 _AT_ONCE = 2000
+
+
+@st.composite
+def mutated(draw, content: bytes) -> bytes:
+    """Cut, drop, double, overwrite or insert at a few places."""
+    mutant = content
+    for _ in range(draw(st.integers(1, 4))):
+        start = draw(st.integers(0, len(mutant)))
+        stop = min(len(mutant), start + draw(st.integers(0, 12)))
+        piece = draw(
+            st.one_of(st.binary(max_size=6), st.sampled_from(TOKENS), st.just(mutant[start:stop] * 2), st.just(None))
+        )
+        mutant = mutant[:start] if piece is None else mutant[:start] + piece + mutant[stop:]
+    return mutant
 
 
 def mutate(content: bytes, rng: random.Random, other: bytes) -> bytes:
@@ -96,10 +134,10 @@ def hypothesis_attack(bound: Bound, folder: Path) -> Outcome:
     """Let hypothesis choose the damage, and shrink what breaks the promise."""
     outcome = Outcome("readers, hypothesis", PROMISE)
     limit = time.monotonic() + bound.seconds
-    names = itertools.cycle(_sound())
+    names, each = itertools.cycle(_sound()), min(_AT_ONCE, -(-bound.cases // len(_sound())))
     with tempfile.TemporaryDirectory(dir=_fast(folder)) as place:
         while outcome.cases < bound.cases and (outcome.cases == 0 or time.monotonic() < limit):
-            name, count = next(names), min(_AT_ONCE, bound.cases - outcome.cases)
+            name, count = next(names), min(each, bound.cases - outcome.cases)
             try:
                 _examples(name, count, bound.seed + outcome.cases, Path(place), outcome)
             except Exception:

@@ -33,6 +33,8 @@ class LayerLaws(CallLaws, TransformLaws, ToolLaws):
 
     cls: type
     options: dict = {}
+    refused: tuple = ()
+    """Options that are refused by a message that names the first of them."""
     continuous = True
     variational_dropout = True
     streams = True
@@ -62,6 +64,11 @@ class LayerLaws(CallLaws, TransformLaws, ToolLaws):
             "dropout",
             "bidirectional",
         ]
+
+    def test_bad_options_are_refused(self):
+        for options in ({"dropout": 1.5}, *self.refused):
+            with pytest.raises(ValueError, match=next(iter(options))):
+                self.cls(1, 2, **options)
 
     @pytest.mark.parametrize("bidirectional", [False, True])
     @pytest.mark.parametrize("num_layers", [1, 2])
