@@ -174,17 +174,13 @@ from sostenuto.data.dataset import SequenceSet
 from sostenuto.data.files.text import read_lines
 
 
-def read_steps(path, options):
+def read(path, options):
     rows = [line.split() for line in read_lines(path) if line.strip()]
     sequences = [np.array(row[1:], float)[:, None] for row in rows]
     return SequenceSet(sequences, np.array([row[0] for row in rows]), options.task or "classification")
 """,
     "data/files/__init__.py": [
-        (
-            "from sostenuto.data.files.npz",
-            "from sostenuto.data.files.lines import read_steps\nfrom sostenuto.data.files.npz",
-        ),
-        ('    ".npz": read_npz,\n', '    ".npz": read_npz,\n    ".steps": read_steps,\n'),
+        ('".npz": "npz",', '".npz": "npz", ".steps": "lines",'),
     ],
 }
 USE_FORMAT = """

@@ -3,9 +3,9 @@
 Everything public hangs on this module and is imported when first used, so `import sostenuto` stays cheap.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from sostenuto.lazy import lazy_names
 from sostenuto.version import __version__
 
 if TYPE_CHECKING:
@@ -44,31 +44,4 @@ __all__ = [
     "theory",
 ]
 
-_HOMES = {
-    "Forecaster": "sostenuto.estimators.forecast.forecaster",
-    "NystroemRNTK": "sostenuto.estimators.rntk.nystroem",
-    "OscillatorClassifier": "sostenuto.estimators.oscillators.classifier",
-    "OscillatorFeatures": "sostenuto.estimators.oscillators.features",
-    "OscillatorKernel": "sostenuto.estimators.oscillators.kernel",
-    "OscillatorRegressor": "sostenuto.estimators.oscillators.ridge",
-    "OscillatorStepClassifier": "sostenuto.estimators.oscillators.steps",
-    "OscillatorStepRegressor": "sostenuto.estimators.oscillators.steps",
-    "RNTKClassifier": "sostenuto.estimators.rntk.classifier",
-    "RNTKRegressor": "sostenuto.estimators.rntk.regressor",
-    "RecurrentClassifier": "sostenuto.estimators.recurrent",
-    "RecurrentRegressor": "sostenuto.estimators.recurrent",
-    "audit": "sostenuto.audits.audit",
-}
-"""Where the public names that are not modules live."""
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
-    if name in __all__:
-        return importlib.import_module(f"sostenuto.{name}")
-    raise AttributeError(f"module 'sostenuto' has no attribute {name!r}; public names are: {', '.join(__all__)}")
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
+__getattr__, __dir__ = lazy_names(__name__, __file__)

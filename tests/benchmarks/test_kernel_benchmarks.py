@@ -31,7 +31,7 @@ def test_the_cluster_of_a_benchmark_listens_to_this_machine_alone():
 
 def test_no_scheduler_without_protection_is_recommended():
     pytest.importorskip("distributed")
-    from sostenuto.kernels.gram import connect
+    from sostenuto.kernels.gram.cluster import connect
 
     with pytest.raises(
         InputError, match=r"dask scheduler --host 127\.0\.0\.1 --no-dashboard, and one for a network with"

@@ -19,8 +19,8 @@ import sostenuto as so
 from sostenuto.checks import FileFormatError, InputError, MissingExtraError, SostenutoError
 from sostenuto.data.files.lock import locked
 from sostenuto.kernels import RBF
-from sostenuto.kernels.gram import connect, gram
-from sostenuto.kernels.gram.cluster import computed_on_cluster
+from sostenuto.kernels.gram import gram
+from sostenuto.kernels.gram.cluster import computed_on_cluster, connect
 from sostenuto.kernels.gram.fingerprint import fingerprint
 from sostenuto.kernels.gram.packed import PackedSequences
 from sostenuto.kernels.gram.storage import NpyStore, ZarrStore

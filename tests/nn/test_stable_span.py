@@ -6,7 +6,7 @@ from torch import nn
 
 from sostenuto.models.prediction import SequenceClassifier
 from sostenuto.nn import UnICORNN
-from sostenuto.nn.stable_span import MARGIN, longest_stable_span
+from sostenuto.nn.oscillator_layer import MARGIN
 
 
 @pytest.mark.parametrize(("share", "stays"), [(0.99, True), (1.02, False)])
@@ -15,7 +15,7 @@ def test_an_oscillator_stays_bounded_up_to_the_limit_and_not_beyond(share, stays
     layer = UnICORNN(1, 8, step_size=0.5, stiffness=2.0, dtype=torch.float64)
     nn.init.constant_(layer.weight_hh_l0, 1.5)
     nn.init.zeros_(layer.time_scale_l0)
-    limit = share * longest_stable_span(layer).item() / MARGIN
+    limit = share * layer.longest_span().item() / MARGIN
     start = torch.full((2, 1, 1, 8), 1e-9, dtype=torch.float64).unbind()
     x = torch.zeros(3000, 1, 1, dtype=torch.float64)
     states = layer(x, start, timespans=torch.full((3000, 1), limit, dtype=torch.float64))[0].abs()
@@ -28,7 +28,7 @@ def test_a_model_reads_longer_spans_as_the_longest_stable_one(readout):
     model = SequenceClassifier(UnICORNN(1, 8, 2, batch_first=True, step_size=1.0), 2, readout).eval()
     values = torch.randn(3, 400, 1)
     spans = torch.empty(3, 400).exponential_(0.2)
-    limit = longest_stable_span(model.layer)
+    limit = model.layer.longest_span()
     assert bool((spans > limit).any())
     answers = model(values, None, spans)
     assert torch.equal(answers, model(values, None, spans.clamp(max=limit.item())))

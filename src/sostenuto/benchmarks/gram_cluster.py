@@ -21,7 +21,8 @@ import numpy as np
 
 from sostenuto.checks import require
 from sostenuto.kernels import RecurrentNTK
-from sostenuto.kernels.gram import connect, gram
+from sostenuto.kernels.gram import gram
+from sostenuto.kernels.gram.cluster import connect
 
 TITLE = "a Gram matrix of the recurrent NTK on two dask workers into zarr: time, peak memory, lost workers"
 

@@ -17,23 +17,27 @@ def audit(
         str, typer.Argument(metavar="RUN|MODULE", help="A run folder, or package.module:name of a torch module.")
     ],
     data: Annotated[
-        str, typer.Argument(metavar="[DATA]", help="A file or a data-set name; the run's own test part if left out.")
+        str, typer.Argument(metavar="[DATA]", help="A file or a data-set name; default: the run's own test part.")
     ] = "",
-    against: Annotated[str, typer.Option(help="Another run or module, audited on the same data, beside it.")] = "",
-    weights: Annotated[Path | None, typer.Option(help="A safetensors file for a module.")] = None,
-    against_weights: Annotated[Path | None, typer.Option(help="A safetensors file for that module.")] = None,
-    untrained: Annotated[bool, typer.Option("--untrained", help="Audit a class with its random weights.")] = False,
-    check: Annotated[list[str] | None, typer.Option(help="Only this check; may be given several times.")] = None,
-    budget: Annotated[str, typer.Option(help="quick or full.")] = "quick",
-    max_seconds: Annotated[float | None, typer.Option(help="What the audit may take, by an estimate.")] = None,
+    against: Annotated[str, typer.Option(help="Another run or module to audit on the same data, for comparison.")] = "",
+    weights: Annotated[Path | None, typer.Option(help="Weights of the module, a safetensors file.")] = None,
+    against_weights: Annotated[Path | None, typer.Option(help="Weights of the module to compare with.")] = None,
+    untrained: Annotated[
+        bool, typer.Option("--untrained", help="Audit a module class with its initial weights.")
+    ] = False,
+    check: Annotated[list[str] | None, typer.Option(help="Run this check only. Repeatable.")] = None,
+    budget: Annotated[str, typer.Option(help="Effort: quick or full.")] = "quick",
+    max_seconds: Annotated[float | None, typer.Option(help="Time limit, kept by an estimate.")] = None,
     thresholds: Annotated[Path | None, typer.Option(help="A TOML file of thresholds: [check] name = value.")] = None,
-    fail_if: Annotated[str, typer.Option(help='Conditions for exit code 3, as "memory<500,attack>0.2".')] = "",
-    out: Annotated[Path | None, typer.Option(help="The page; RUN/audit.html if left out.")] = None,
-    card: Annotated[Path | None, typer.Option(help="Write a model card in Markdown too.")] = None,
-    time_step: Annotated[float, typer.Option(help="Time between two steps.")] = 1.0,
-    time_unit: Annotated[str, typer.Option(help="Its unit, in the plural.")] = "steps",
-    target_unit: Annotated[str, typer.Option(help="Unit of a regression's target, for the page.")] = "",
-    seed: Annotated[int, typer.Option(help="Seed of every draw.")] = 0,
+    fail_if: Annotated[
+        str, typer.Option(help='Exit with code 3 on any of these conditions, e.g. "memory<500,attack>0.2".')
+    ] = "",
+    out: Annotated[Path | None, typer.Option(help="HTML page to write; default: RUN/audit.html.")] = None,
+    card: Annotated[Path | None, typer.Option(help="Also write a model card in Markdown.")] = None,
+    time_step: Annotated[float, typer.Option(help="Sampling interval.")] = 1.0,
+    time_unit: Annotated[str, typer.Option(help="Unit of the sampling interval, in the plural.")] = "steps",
+    target_unit: Annotated[str, typer.Option(help="Unit of a regression target, shown on the page.")] = "",
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,

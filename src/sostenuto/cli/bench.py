@@ -13,15 +13,13 @@ from sostenuto.cli.tables import table
 
 @guarded
 def bench(
-    name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="One benchmark; all of them if left out.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Store the records in this folder as JSON.")] = None,
-    runs: Annotated[int, typer.Option(min=0, help="Runs to take medians of; 0: 5 for times to store, else 1.")] = 0,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="A benchmark; default: all.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Store the records as JSON in this folder.")] = None,
+    runs: Annotated[int, typer.Option(min=0, help="Runs whose median is taken; 0: 5 if times are stored, else 1.")] = 0,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Run the benchmarks and print what was measured."""
+    """Run benchmarks and print their results."""
     from sostenuto import benchmarks
 
     records = {}

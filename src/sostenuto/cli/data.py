@@ -16,7 +16,7 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A data-set na
 @app.command("list")
 @guarded
 def list_all(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
-    """List every data set that is known, and whether it is on this machine."""
+    """List the known data sets, and whether they are on this machine."""
     from sostenuto.data.registry import entries
 
     listed = entries(data_dir)
@@ -30,7 +30,7 @@ def list_all(data_dir: DataDirOption = None, as_json: JsonOption = False) -> Non
 @app.command()
 @guarded
 def show(name: NameArgument, data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
-    """Load a data set and say what is in it."""
+    """Load a data set and summarize it."""
     facts = _facts(name, data_dir)
     print(json.dumps(facts) if as_json else table([(key, _text(value)) for key, value in facts.items()]))
 
@@ -38,7 +38,7 @@ def show(name: NameArgument, data_dir: DataDirOption = None, as_json: JsonOption
 @app.command()
 @guarded
 def fetch(name: NameArgument, data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
-    """Make sure a data set is on this machine, downloading it where it is not."""
+    """Download a data set unless it is on this machine."""
     facts = _facts(name, data_dir)
     kept = {key: facts[key] for key in ("name", "train", "test", "checksum")}
     print(json.dumps(kept) if as_json else table([(key, _text(value)) for key, value in kept.items()]))

@@ -16,12 +16,12 @@ from sostenuto.cli.options import (
     QuietOption,
     SettingOption,
     add_named,
-    layer_names,
     named_values,
     seconds,
     takes_settings,
 )
 from sostenuto.cli.tables import table
+from sostenuto.nn import LAYERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,10 +29,9 @@ if TYPE_CHECKING:
     from sostenuto.report.section import Section
 
 _MODELS = (
-    "auto chooses among oscillators, rntk and stack; or one by name: oscillators (random, fitted in seconds), rntk "
-    "(a kernel machine), forecaster (for --task forecast, and its default), or a layer to train: "
-    f"{', '.join(layer_names())}. Left out: auto, or stack where an option of a trained network such as --epochs is "
-    "given."
+    "auto chooses among oscillators, rntk and stack. Or one by name: oscillators (random features, fitted in seconds), "
+    "rntk (a kernel machine), forecaster (the default of --task forecast), or a layer to train: "
+    f"{', '.join(LAYERS)}. Default: auto, or stack if an option of trained networks such as --epochs is given."
 )
 
 
@@ -42,27 +41,28 @@ def fit(
     settings: dict[str, dict[str, Any]],
     data: DataArgument = None,
     model: Annotated[str, typer.Option(help=_MODELS)] = "",
-    hidden_size: Annotated[int | None, typer.Option(help="Units of a layer.")] = None,
-    num_layers: Annotated[int | None, typer.Option(help="Layers stacked.")] = None,
+    hidden_size: Annotated[int | None, typer.Option(help="Units per layer.")] = None,
+    num_layers: Annotated[int | None, typer.Option(help="Number of layers.")] = None,
     half_life: Annotated[
-        str | None, typer.Option(help="What the layer provably remembers: steps, or time such as 2.5s, 5m, 1h.")
+        str | None,
+        typer.Option(help="Certified half-life of the layer's memory, in steps or as time such as 2.5s, 5m, 1h."),
     ] = None,
     option: LayerOption = None,
     setting: SettingOption = None,
-    budget: Annotated[str, typer.Option(help="Time for the choice among models: 60s, 5m, 1h.")] = "60s",
-    out: Annotated[Path | None, typer.Option(help="Folder of the run; runs/DATA-MODEL if left out.")] = None,
-    resume: Annotated[Path | None, typer.Option(help="Go on with this run where it was stopped.")] = None,
+    budget: Annotated[str, typer.Option(help="Time budget of the model selection: 60s, 5m, 1h.")] = "60s",
+    out: Annotated[Path | None, typer.Option(help="Run folder; default: runs/DATA-MODEL.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Resume this run.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run in --out.")] = False,
     config: Annotated[
         Path | None, typer.Option(help="A config.toml to start from; command-line options override it.")
     ] = None,
     probe: Annotated[
-        list[str] | None, typer.Option(help="weight_norms or recurrent_spectra, logged each epoch.")
+        list[str] | None, typer.Option(help="Log weight_norms or recurrent_spectra every epoch. Repeatable.")
     ] = None,
-    audit: Annotated[str, typer.Option(help="quick or full: audit the model too, on the same page.")] = "",
+    audit: Annotated[str, typer.Option(help="Audit the fitted model on the same page: quick or full.")] = "",
     compare: Annotated[
         list[str] | None,
-        typer.Option(help="A layer to train beside it, within --budget, for a table on the page. Repeatable."),
+        typer.Option(help="Another layer to train within --budget and compare on the page. Repeatable."),
     ] = None,
     data_dir: DataDirOption = None,
     device: DeviceOption = "auto",
@@ -71,7 +71,7 @@ def fit(
 ) -> None:
     """Fit a model to sequences and write a report.
 
-    With no DATA the embedded sequential digits are used: real data, no download.
+    Without DATA it uses the embedded sequential digits: real data, no download.
     """
     from sostenuto.estimators.runs import Conditions
     from sostenuto.estimators.runs.fit import FitRequest, fit_run

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sostenuto.cli.errors import guarded
-from sostenuto.cli.options import DataDirOption, JsonOption, QuietOption, named_values, takes_settings
+from sostenuto.cli.options import FILE_OPTIONS, DataDirOption, JsonOption, QuietOption, named_values, takes_settings
 from sostenuto.cli.tables import table
 
 if TYPE_CHECKING:
@@ -18,34 +18,32 @@ OSCILLATORS = "oscillators"
 
 
 @guarded
-@takes_settings(data=("task", "layout", "target", "series", "time", "ignore", "categorical", "most_unpacked"))
+@takes_settings(data=("task", *FILE_OPTIONS, "most_unpacked"))
 def gram(
     data: Annotated[str, typer.Argument(metavar="DATA", help="A file or a data-set name; its training part is used.")],
-    out: Annotated[Path, typer.Option(help="Where to write the matrix: a path ending in .zarr or .npy.")],
+    out: Annotated[Path, typer.Option(help="File of the matrix, .zarr or .npy.")],
     settings: dict[str, dict[str, Any]],
     kernel: Annotated[str, typer.Option(help="rntk, ntk, oscillators, signature, rbf or polynomial.")] = "rntk",
     option: Annotated[
         list[str] | None,
-        typer.Option(
-            "--option", "-o", metavar="NAME=VALUE", help="An option of the kernel, e.g. -o sigma_w=1.4. Repeatable."
-        ),
+        typer.Option("--option", "-o", metavar="NAME=VALUE", help="Kernel option, e.g. -o sigma_w=1.4. Repeatable."),
     ] = None,
-    scheduler: Annotated[str, typer.Option(help="Address of a dask scheduler; this machine if left out.")] = "",
-    part: Annotated[str, typer.Option(help="train, test, or cross for test against train.")] = "train",
+    scheduler: Annotated[str, typer.Option(help="Address of a dask scheduler; default: this machine.")] = "",
+    part: Annotated[str, typer.Option(help="Rows: train, test, or cross (test against train).")] = "train",
     unit_norm: Annotated[
-        bool | None, typer.Option(help="Scale each sequence to norm 1; left out: for every kernel but oscillators.")
+        bool | None, typer.Option(help="Scale each sequence to norm 1; default: for every kernel but oscillators.")
     ] = None,
-    tile_size: Annotated[int, typer.Option(help="Sequences on a side of a tile.")] = 512,
+    tile_size: Annotated[int, typer.Option(help="Sequences per side of a tile.")] = 512,
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Compute a Gram matrix tile by tile; the same call after a crash goes on where it was."""
+    """Compute a Gram matrix tile by tile; after a crash, the same call resumes it."""
     from sostenuto.checks import check_choice, require
     from sostenuto.data.source import open_dataset
     from sostenuto.estimators.rntk.base import unit_norm as scaled
-    from sostenuto.kernels.gram import connect
     from sostenuto.kernels.gram import gram as compute
+    from sostenuto.kernels.gram.cluster import connect
     from sostenuto.training.config import DataConfig, overlaid
 
     check_choice("part", part, ("train", "test", "cross"))

@@ -1,34 +1,33 @@
 """Options of the commands: those that are settings of a run, those that several commands share, how values are read."""
 
-import ast
 import functools
 import inspect
 import json
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from sostenuto.checks import InputError, require
-from sostenuto.data.config import DataConfig, option_help
+from sostenuto.data.config import DataConfig, FileOptions, option_help
 from sostenuto.training.config import ModelConfig, TrainingConfig
 
 SECTIONS: dict[str, type] = {"data": DataConfig, "model": ModelConfig, "training": TrainingConfig}
 
+FILE_OPTIONS = tuple(option_help(FileOptions))
+"""Settings that every reader of files takes."""
+
 DataArgument = Annotated[
-    str | None, typer.Argument(metavar="[DATA]", help="A file or a data-set name; the embedded digits if left out.")
+    str | None, typer.Argument(metavar="[DATA]", help="A file or a data-set name; default: the embedded digits.")
 ]
-DataDirOption = Annotated[str | None, typer.Option(help="Folder with data sets, looked in first.")]
-DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 …")]
+DataDirOption = Annotated[str | None, typer.Option(help="Folder searched first for data sets.")]
+DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, …")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
-QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress bar.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", help="Hide the progress bar.")]
 LayerOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--option", "-o", metavar="NAME=VALUE", help="An option of the layer, e.g. -o step_size=0.5. Repeatable."
-    ),
+    typer.Option("--option", "-o", metavar="NAME=VALUE", help="Layer option, e.g. -o step_size=0.5. Repeatable."),
 ]
 SettingOption = Annotated[
     list[str] | None,
@@ -76,22 +75,6 @@ def _option(name: str, hint: Any, text: str) -> inspect.Parameter:
     else:
         annotation = Annotated[hint | None, typer.Option(help=text)]
     return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=annotation)
-
-
-def layer_names() -> list[str]:
-    """List the layers, read off the table in ``sostenuto/nn`` without importing torch, which help does not need.
-
-    >>> layer_names()[:2]
-    ['stack', 'damped']
-    """
-    spec = find_spec("sostenuto")
-    assert spec is not None
-    assert spec.origin is not None
-    tree = ast.parse((Path(spec.origin).parent / "nn" / "__init__.py").read_text(encoding="utf-8"))
-    tables = (
-        each.value for each in tree.body if isinstance(each, ast.Assign) and "LAYERS" in ast.unparse(each.targets[0])
-    )
-    return [ast.literal_eval(key) for table in tables if isinstance(table, ast.Dict) for key in table.keys if key]
 
 
 def named_values(pairs: list[str] | None) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def predict(
 ) -> None:
     """Predict with a trained run; scaling, classes and columns are those stored in the run.
 
-    Where DATA has targets, the score is said too. A forecast is made of the end of every series.
+    If DATA has targets, the score is printed too. Forecasts start at the end of every series.
     """
     from sostenuto.data.files.atomic import write_atomically
     from sostenuto.estimators.runs import Conditions, model_of

@@ -23,28 +23,29 @@ def reproduce(
     name: Annotated[str, typer.Argument(metavar="[NAME]", help="An experiment, such as rusch2021/table-1.")] = "",
     wants_list: Annotated[bool, typer.Option("--list", help="List the experiments and their last results.")] = False,
     protocol: Annotated[
-        str, typer.Option(help="paper (the default), reduced (the same, fewer), ours (our best recipe) or quick.")
+        str, typer.Option(help="paper (default), reduced (the same at smaller size), ours (our best recipe) or quick.")
     ] = "",
     quick: Annotated[
         bool, typer.Option("--quick", help="--protocol quick: at most two minutes on two CPU cores.")
     ] = False,
-    out: Annotated[Path | None, typer.Option(help="Folder; runs/reproduce/NAME/PROTOCOL if left out.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of every draw.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Output folder; default: runs/reproduce/NAME/PROTOCOL.")] = None,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     device: DeviceOption = "auto",
     setting: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="A setting, e.g. --set epochs=3. Repeatable."),
     ] = None,
     time_limit: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Stop between two cells after this; run again to go on.")
+        float | None,
+        typer.Option(metavar="SECONDS", help="Stop after the cell that passes this limit; run again to continue."),
     ] = None,
-    jobs: Annotated[int, typer.Option(help="Processes that share the work.", min=1)] = 1,
-    keep: Annotated[bool, typer.Option("--store", help="Keep the result under results/experiments.")] = False,
+    jobs: Annotated[int, typer.Option(help="Number of worker processes.", min=1)] = 1,
+    keep: Annotated[bool, typer.Option("--store", help="Store the result under results/experiments.")] = False,
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Run a table or figure of the papers again and set it beside the paper's numbers."""
+    """Reproduce a table or figure of the papers and compare it with the published numbers."""
     from sostenuto.checks import require
 
     if wants_list:

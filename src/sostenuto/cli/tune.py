@@ -8,6 +8,7 @@ import typer
 
 from sostenuto.cli.errors import guarded
 from sostenuto.cli.options import (
+    FILE_OPTIONS,
     DataArgument,
     DataDirOption,
     DeviceOption,
@@ -21,31 +22,16 @@ from sostenuto.cli.tables import table
 
 
 @guarded
-@takes_settings(
-    data=(
-        "task",
-        "layout",
-        "target",
-        "series",
-        "time",
-        "group",
-        "ignore",
-        "categorical",
-        "timespans",
-        "missing",
-        "most_unpacked",
-    ),
-    training=("epochs", "seed"),
-)
+@takes_settings(data=("task", *FILE_OPTIONS, "timespans", "missing", "most_unpacked"), training=("epochs", "seed"))
 def tune(
     settings: dict[str, dict[str, Any]],
     data: DataArgument = None,
     model: Annotated[str, typer.Option(help="The layer to tune, or oscillators.")] = "stack",
-    trials: Annotated[int, typer.Option(help="Settings to try.")] = 20,
-    folds: Annotated[int, typer.Option(help="Parts of the training data, each held out once.")] = 3,
+    trials: Annotated[int, typer.Option(help="Number of settings to try.")] = 20,
+    folds: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 3,
     sampler: Annotated[str, typer.Option(help="random, or optuna (needs the extra 'tune').")] = "random",
     out: Annotated[
-        Path | None, typer.Option(help="Folder for trials.jsonl and best.toml; an earlier search goes on.")
+        Path | None, typer.Option(help="Folder for trials.jsonl and best.toml; an earlier search in it is resumed.")
     ] = None,
     option: LayerOption = None,
     data_dir: DataDirOption = None,
@@ -53,9 +39,9 @@ def tune(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Try the recipe and then settings at random, choose by cross-validation, write best.toml for fit --config.
+    """Search the recipe and random settings by cross-validation, and write best.toml for fit --config.
 
-    Oscillators are judged by training sequences that are left out one by one.
+    Oscillators are scored by leave-one-out instead.
     """
     from sostenuto.checks import check_choice, require
     from sostenuto.data.parts import training_count

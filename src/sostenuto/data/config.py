@@ -19,8 +19,24 @@ def check_choices(settings: Any) -> None:
             check_choice(name, getattr(settings, name), get_args(hint))
 
 
-@dataclass(frozen=True)
-class DataConfig:
+@dataclass(frozen=True, kw_only=True)
+class FileOptions:
+    """What the readers of files are told: axes of an array, columns of a table ("": the format's own name)."""
+
+    layout: Layout = setting("btc", "Axis order of a 3-D array: (batch, time, channel) or (batch, channel, time).")
+    target: str = setting("", "Target column of a table.")
+    series: str = setting("", "Column with the series ID in a long table.")
+    time: str = setting("", "Time column of a long table.")
+    group: str = setting("", "Column of groups that a group split keeps together.")
+    ignore: tuple[str, ...] = setting((), "A column of a table to skip.")
+    categorical: tuple[str, ...] = setting((), "A text column, one-hot encoded into one channel per value.")
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig(FileOptions):
     """Where the sequences come from and how they are read, split and scaled.
 
     ``source`` is a data-set name or a file, ``test`` a second file. ``validation`` is the fraction of the training part
@@ -35,32 +51,25 @@ class DataConfig:
     """
 
     source: str = "digits"
-    test: str = setting("", "A file with the test part.")
+    test: str = setting("", "A file with the test sequences.")
     task: NamedTask = setting(
         "",
-        "Where the file does not say. sequence has a target at every step (a few whole numbers or names are classes; "
-        "step-classification and step-regression say which).",
+        "Task, where the file does not define it. sequence has a target at every step: names and few distinct integers "
+        "are classes, unless step-classification or step-regression says which.",
     )
-    layout: Layout = setting("btc", "Axes of a 3-D array: (batch, time, channel) or (batch, channel, time).")
-    target: str = setting("", "Column of the target in a table.")
-    series: str = setting("", "Column that names the series in a long table.")
-    time: str = setting("", "Column of the time in a long table.")
-    group: str = setting("", "Column of the group that a split must keep together.")
-    ignore: tuple[str, ...] = setting((), "A column of a table to leave out.")
-    categorical: tuple[str, ...] = setting((), "A column of text, read as one channel per value.")
-    timespans: Spacing = setting("use", "Whether uneven times become time spans, or only order the steps.")
-    missing: Missing = setting("refuse", "What to do with NaN.")
-    scaling: Scaling = setting("standard", "How channels are scaled.")
-    validation: float = setting(0.15, "Fraction of the training part held out.")
+    timespans: Spacing = setting("use", "Use uneven sampling times as time spans, or only to sort the steps.")
+    missing: Missing = setting("refuse", "How NaN is handled.")
+    scaling: Scaling = setting("standard", "Scaling of the channels.")
+    validation: float = setting(0.15, "Fraction of the training part held out for validation.")
     test_fraction: float = 0.2
-    split: Split = setting("stratified", "How parts are drawn.")
-    window: int = setting(32, "Steps of a forecasting window.")
-    horizon: int = setting(1, "Steps to forecast.")
-    most_unpacked: int = setting(0, "Bytes that a packed file may hold (0: 8 GiB).")
+    split: Split = setting("stratified", "How the parts are split.")
+    window: int = setting(32, "Length of a forecasting window in steps.")
+    horizon: int = setting(1, "Steps ahead to forecast.")
+    most_unpacked: int = setting(0, "Largest size of a file after decompression, in bytes (0: 8 GiB).")
     checksum: str = ""
 
     def __post_init__(self) -> None:
-        check_choices(self)
+        super().__post_init__()
         for name in ("window", "horizon"):
             check_count(name, getattr(self, name))
         check_count("most_unpacked", self.most_unpacked, least=0)

@@ -49,7 +49,8 @@ def from_frame(
     """
     place = Place(Path("the data frame"))
     names = _names(frame)
-    options = Options(task, "btc", target, series, time, group, labelled, tuple(ignore), tuple(categorical))
+    named = {"series": series, "time": time, "target": target, "group": group, "task": task, "labelled": labelled}
+    options = Options.of(**named, ignore=tuple(ignore), categorical=tuple(categorical))
     columns = choose_columns(place.path, names, options)
     if not columns.is_long:
         raise InputError("expected the name of a column of series or of times, got neither; pass series= or time=.")

@@ -1,9 +1,8 @@
 """The data sets known by name. Adding one is adding one file in `sostenuto.data.sources` and its name to `MODULES`."""
 
 import difflib
-import functools
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from sostenuto.checks import InputError, sentence
@@ -51,10 +50,9 @@ class Source:
     local: Callable[[Places], tuple[str, ...]]
 
 
-@functools.cache
-def sources() -> tuple[Source, ...]:
-    """Import every source once."""
-    return tuple(importlib.import_module(f"sostenuto.data.sources.{module}").SOURCE for module in MODULES)
+def sources() -> Iterator[Source]:
+    """Give one source after the other, each imported when its turn comes."""
+    return (importlib.import_module(f"sostenuto.data.sources.{module}").SOURCE for module in MODULES)
 
 
 def load(name: str, data_dir: PathLike | None = None) -> Dataset:

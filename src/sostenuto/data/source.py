@@ -1,14 +1,14 @@
 """From a `DataConfig` to sequences: a named data set, a synthetic task, or files."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from sostenuto.checks import require
-from sostenuto.data import files, registry, tasks
-from sostenuto.data.config import DataConfig
+from sostenuto.data import files, registry
+from sostenuto.data.config import DataConfig, FileOptions
 from sostenuto.data.dataset import BatchTransform, Dataset, SequenceSet
 from sostenuto.data.files.text import unpacking_at_most
 from sostenuto.data.targets import as_step_targets
@@ -27,7 +27,9 @@ def open_dataset(config: DataConfig, *, data_dir: PathLike | None = None, seed: 
         return _open_files(config)
     require(not config.test, "expected a file together with --test", f"got the data set {source!r}")
     if source.startswith("task/"):
-        return tasks.generate(source.removeprefix("task/"), seed)
+        from sostenuto.data.tasks import generate
+
+        return generate(source.removeprefix("task/"), seed)
     with unpacking_at_most(config.most_unpacked):
         return registry.load(source, data_dir)
 
@@ -49,7 +51,7 @@ def is_file_source(source: str) -> bool:
     path = Path(source)
     if {suffix.lower() for suffix in path.suffixes[-2:]} & set(files.READERS):
         return True
-    if path.is_dir() and source.split("/")[0] in {known.prefix for known in registry.sources()}:
+    if path.is_dir() and source.split("/")[0] in (known.prefix for known in registry.sources()):
         return False
     return path.exists()
 
@@ -66,11 +68,10 @@ def absolute(config: DataConfig) -> DataConfig:
 
 def read_file(config: DataConfig, path: PathLike, *, labelled: bool = True) -> dict[str, SequenceSet]:
     """Read the parts of a file with the options of ``config``."""
-    options: dict[str, Any] = {name: getattr(config, name) or None for name in ("target", "series", "time", "group")}
-    options |= {name: getattr(config, name) for name in ("layout", "ignore", "categorical")}
-    options["task"] = "sequence" if config.task in _STEP_KINDS else config.task or None
+    options = {option.name: getattr(config, option.name) for option in fields(FileOptions)}
+    task = "sequence" if config.task in _STEP_KINDS else config.task or None
     with unpacking_at_most(config.most_unpacked):
-        parts = files.read_parts(path, labelled=labelled, **options)
+        parts = files.read_parts(path, labelled=labelled, task=task, **options)
     if config.task in _STEP_KINDS:
         parts = {name: as_step_targets(part, _STEP_KINDS[config.task]) for name, part in parts.items()}
     if config.timespans == "ignore":
@@ -88,7 +89,9 @@ def open_for_prediction(
     parts = read_file(config, source, labelled=False)
     sequences = parts.get("test", parts["train"])
     if config.task == "forecast":
-        return tasks.last_windows(_timed(sequences), config.window), None
+        from sostenuto.data.tasks.forecast import last_windows
+
+        return last_windows(_timed(sequences), config.window), None
     return sequences, None
 
 
@@ -111,7 +114,9 @@ def _open_files(config: DataConfig) -> Dataset:
 
 def _forecast(name: str, train: SequenceSet, test: SequenceSet | None, config: DataConfig) -> Dataset:
     """Cut every series in time and then into windows; a given test file is cut into windows whole."""
-    cut = tasks.forecast(
+    from sostenuto.data.tasks.forecast import forecast, windows
+
+    cut = forecast(
         _timed(train),
         config.window,
         horizon=config.horizon,
@@ -119,7 +124,7 @@ def _forecast(name: str, train: SequenceSet, test: SequenceSet | None, config: D
         validation_fraction=config.validation,
         name=name,
     )
-    windows = cut.test if test is None else tasks.windows(_timed(test), config.window, horizon=config.horizon)
+    windows = cut.test if test is None else windows(_timed(test), config.window, horizon=config.horizon)
     return replace(cut, test=windows, origin=name)
 
 

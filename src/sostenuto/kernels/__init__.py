@@ -3,11 +3,11 @@
 Names are imported when first used, so that scikit-learn is loaded only by who needs it.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 # Not left for later: a folder of the same name would take its place when it is loaded.
 from sostenuto.kernels.gram import gram
+from sostenuto.lazy import lazy_names
 
 if TYPE_CHECKING:
     from sostenuto.kernels.base import SequenceKernel, as_objects
@@ -34,25 +34,4 @@ __all__ = [
     "gram",
 ]
 
-_HOMES = {
-    "EmpiricalNTK": "empirical_ntk",
-    "NTK": "ntk",
-    "Polynomial": "polynomial",
-    "WideRNN": "wide_rnn",
-    "RBF": "rbf",
-    "RecurrentNTK": "recurrent_ntk",
-    "SequenceKernel": "base",
-    "Signature": "signature",
-    "UntiedRecurrentNTK": "untied_recurrent_ntk",
-    "as_objects": "base",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(importlib.import_module(f"sostenuto.kernels.{_HOMES[name]}"), name)
-    raise AttributeError(f"module 'sostenuto.kernels' has no attribute {name!r}; it has: {', '.join(__all__)}")
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
+__getattr__, __dir__ = lazy_names(__name__, __file__)

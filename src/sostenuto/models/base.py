@@ -12,8 +12,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from sostenuto.checks import check_count, require
 from sostenuto.choices import Readout
 from sostenuto.models.readout import pool
-from sostenuto.nn import UnICORNN
-from sostenuto.nn.stable_span import longest_stable_span
+from sostenuto.nn.base import Contract
 from sostenuto.types import Lengths, Sequences, Timespans
 
 STREAM_WINDOW = 1 << 15
@@ -30,7 +29,7 @@ class SequenceModel(nn.Module):
     `packs` False runs a layer of one direction on padded sequences as they are: what comes after an end is not looked
     at, and the lengths need not be read from the device. `readout_dropout` acts on what the read-out sees.
 
-    UnICORNN reads a time span that is longer than `longest_stable_span` as one of that length, in training and after:
+    UnICORNN reads a time span that is longer than its `longest_span` as one of that length, in training and after:
     a longer step would make its oscillators diverge.
     """
 
@@ -131,9 +130,10 @@ class SequenceModel(nn.Module):
         return pool(states, lengths, readout, bidirectional=self.layer.bidirectional)
 
     def _stable(self, timespans: Timespans | None) -> Timespans | None:
-        if timespans is None or not isinstance(self.layer, UnICORNN):
+        if timespans is None or not isinstance(self.layer, Contract):
             return timespans
-        return torch.minimum(timespans, longest_stable_span(self.layer).to(timespans))
+        longest = self.layer.longest_span()
+        return timespans if longest is None else torch.minimum(timespans, longest.to(timespans))
 
     def _truncated(self, values: Tensor, timespans: Tensor | None, only_last: bool) -> Tensor:
         window = self.gradient_window or values.shape[1]

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from sostenuto.checks import check_choice
 from sostenuto.choices import Readout
-from sostenuto.ops.oscillator import time_max
 from sostenuto.types import Lengths
 
 
@@ -31,6 +30,8 @@ def pool(
     check_choice("readout", readout, get_args(Readout))
     if readout == "last":
         return _last(states, lengths, bidirectional)
+    from sostenuto.ops.oscillator import time_max
+
     if lengths is None:
         return states.mean(1) if readout == "mean" else time_max(states)
     outside = torch.arange(states.shape[1], device=states.device)[None, :, None] >= lengths[:, None, None]

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from sostenuto.checks import check_choice, check_positive
 from sostenuto.constraints.skew import Skew
+from sostenuto.nn.base import Recipe
 from sostenuto.nn.dense import DenseLayer, DenseMap, Rate, Sector
 from sostenuto.nn.fused import check_backend
 from sostenuto.ops.dense import PRECISIONS
@@ -23,21 +24,14 @@ class AntisymmetricRNN(DenseLayer):
     `certificate`: no unit without a linear part contracts under every input; ``settling`` tests that states come to
     rest under a constant one, for the differential equation (γ > 0) and for the map run.
 
+    Sizes, ``bias``, layout, ``dropout``, directions, ``device`` and ``dtype`` are those of `RecurrentLayer`.
+
     Args:
-        input_size: channels of the input.
-        hidden_size: units N of a layer.
-        num_layers: layers stacked.
-        bias: whether b exists.
-        batch_first: as in torch.
-        dropout: variational dropout between layers.
-        bidirectional: as in torch.
         step_size: ε > 0.
         gamma: γ ≥ 0, diffusion against Euler's growth of a turning state.
         gated: whether a gate multiplies the field; it shares W.
         backend: ``"auto"``, ``"reference"``, ``"cpu"`` or ``"gpu"``.
         precision: ``"exact"``, or ``"tf32"`` for rounded products on a GPU.
-        device: as in torch.
-        dtype: as in torch.
 
     Parameters of layer ℓ: ``weight_ih_l{ℓ}`` V, ``weight_hh_l{ℓ}`` W, ``bias_ih_l{ℓ}`` b; per layer N(d + N + 1)
     numbers, gated N(2d + N + 2). Of the N² of M the N(N−1)/2 above the diagonal would do.
@@ -46,6 +40,8 @@ class AntisymmetricRNN(DenseLayer):
     >>> layer(torch.zeros(3, 50, 2))[0].shape, layer.certificate("settling").holds
     (torch.Size([3, 50, 8]), True)
     """
+
+    recipe = Recipe(in_block={"step_size": 0.5})
 
     step_size: float
 

@@ -3,7 +3,8 @@
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, cast
 
 import torch
@@ -11,13 +12,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from sostenuto.checks import (
-    InputError,
-    check_count,
-    check_fraction,
-    require,
-    sentence,
-)
+from sostenuto.checks import InputError, check_count, check_fraction, require, sentence
+from sostenuto.choices import Readout
 from sostenuto.nn.arguments import check_tensor, given_state
 from sostenuto.nn.certified import Certified
 from sostenuto.nn.constrained import ConstrainedModule
@@ -28,10 +24,27 @@ from sostenuto.nn.streaming import StepCache, Value, can_shorten, short_step
 LayerState = Tensor | tuple[Tensor, ...]
 
 
+@dataclass(frozen=True)
+class Recipe:
+    """What a layer is built and trained with where nothing is said.
+
+    ``options`` and ``training`` are those of a fit, ``readouts`` other than the last state by task. ``in_block`` are
+    options inside a residual block, which an input is to cross quickly; ``promising`` further ones in a block that
+    promises a half-life, None where the recurrence can promise none.
+    """
+
+    options: Mapping[str, Any] = field(default_factory=lambda: {"hidden_size": 64, "num_layers": 1})
+    training: Mapping[str, Any] = field(default_factory=dict)
+    readouts: Mapping[str, Readout] = field(default_factory=dict)
+    in_block: Mapping[str, Any] = field(default_factory=dict)
+    promising: Mapping[str, Any] | None = None
+
+
 class Contract(Certified):
     """What every layer offers beyond torch's call: streaming by `step`, and a vector field where there is one."""
 
     state_names: ClassVar[tuple[str, ...]] = ("h",)
+    recipe: ClassVar[Recipe] = Recipe()
     input_size: int
     hidden_size: int
     batch_first: bool
@@ -51,6 +64,10 @@ class Contract(Certified):
     def state_size(self) -> int:
         """Numbers in the state of one layer and direction: components times hidden size."""
         return len(self.state_names) * self.hidden_size
+
+    def longest_span(self) -> Float[Tensor, ""] | None:
+        """Give the longest time span that is read stably, or None where there is no limit."""
+        return None
 
     def step(self, input_t: Float[Tensor, "*batch channel"], state: LayerState | None = None) -> tuple[Tensor, Any]:
         """Advance one time step: ``(batch, channel)`` or ``(channel,)`` in, the output at this step and the new state.
@@ -187,6 +204,9 @@ class RecurrentLayer(Contract, ConstrainedModule, ABC):
     ) -> tuple[Float[Tensor, "T B _"], tuple[Float[Tensor, "B H"], ...]]:
         """Run `scan`; ``lengths`` is given where ``timespans`` are 1 and 0 because of them alone."""
         return self.scan(layer, reverse, below, state, timespans)
+
+    def space_time_scales(self, layer: int, scales: Float[Tensor, " H"]) -> None:
+        """Give independent units these time scales, in steps; other recurrences stay as they are."""
 
     def new_parameter(self, name: str, layer: int, reverse: bool, *shape: int) -> None:
         """Register ``name_l{layer}`` (``_reverse`` for the second direction)."""

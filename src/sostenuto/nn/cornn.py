@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sostenuto.checks import check_choice, check_positive
+from sostenuto.nn.base import Recipe
 from sostenuto.nn.dense import DenseLayer, DenseMap, Rate, Sector, SpanTerm
 from sostenuto.nn.fused import check_backend
 from sostenuto.ops.dense import PRECISIONS
@@ -26,22 +27,15 @@ class CoRNN(DenseLayer):
 
     `certificate`: the tests for a linear part plus slopes, on the state (y, z) with A = [[0, I], [−γI, −εI]].
 
+    Sizes, ``bias``, layout, ``dropout``, directions, ``device`` and ``dtype`` are those of `RecurrentLayer`.
+
     Args:
-        input_size: channels of the input.
-        hidden_size: oscillators N of a layer.
-        num_layers: layers stacked.
-        bias: whether b exists.
-        batch_first: as in torch.
-        dropout: variational dropout between layers.
-        bidirectional: as in torch.
         step_size: Δt > 0; the defaults are those the authors found for pixel-by-pixel MNIST.
         gamma: γ ≥ 0, the square of the free frequency.
         epsilon: ε ≥ 0, the damping.
         damping: ``"implicit"`` or ``"explicit"``.
         backend: ``"auto"``, ``"reference"``, ``"cpu"`` or ``"gpu"``.
         precision: ``"exact"``, or ``"tf32"`` for rounded products on a GPU.
-        device: as in torch.
-        dtype: as in torch.
 
     Parameters of layer ℓ: ``weight_ih_l{ℓ}`` V, ``weight_hh_l{ℓ}`` W, ``weight_zh_l{ℓ}`` W̃, ``bias_ih_l{ℓ}`` b; per
     layer N(d + 2N + 1) numbers.
@@ -51,6 +45,8 @@ class CoRNN(DenseLayer):
     >>> output.shape, z.shape
     (torch.Size([3, 50, 8]), torch.Size([1, 3, 8]))
     """
+
+    recipe = Recipe(in_block={"step_size": 0.3})
 
     state_names = ("y", "z")
     integrator = "imex"

@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from sostenuto.checks import check_positive, require
+from sostenuto.nn.base import Recipe
 from sostenuto.nn.certificates import Certificate, MemoryCertificate, over_spans, refused, remembering
 from sostenuto.nn.damped_memory import DampedUnits, damped_decay, promised_decay
 from sostenuto.nn.fused import FusedLayer, check_backend
@@ -33,22 +34,15 @@ class DampedOscillators(FusedLayer):
 
     `certificate`: ``contraction`` and ``discrete`` always hold, with the rate min γ.
 
+    Sizes, ``bias``, layout, ``dropout``, directions, ``device`` and ``dtype`` are those of `RecurrentLayer`.
+
     Args:
-        input_size: channels of the input.
-        hidden_size: units N of a layer.
-        num_layers: layers stacked.
-        bias: whether b exists.
-        batch_first: as in torch.
-        dropout: variational dropout between layers.
-        bidirectional: as in torch.
         time_scales: the shortest and the longest 1/γ at the start, in steps; units are spaced evenly between their
             logarithms, and ω is drawn between 1/τ of a unit's time scale τ and π, evenly in its logarithm.
         half_life: steps n, or time, for which every unit keeps at least half of any difference:
             γ = 1/(e^{−ν} + n/ln 2), below ln 2/n whatever is learned; time scales then lie above n/ln 2.
         time_span: the shortest time span of a step that the promise is for, as each step rounds.
         backend: ``"auto"``, ``"reference"``, ``"cpu"`` or ``"gpu"``.
-        device: as in torch.
-        dtype: as in torch.
 
     Parameters of layer ℓ: ``weight_ih_l{ℓ}`` V, ``weight_hh_l{ℓ}`` ν and then θ (a vector), ``weight_hr_l{ℓ}`` c₀ and
     then c₁ (a vector), ``bias_ih_l{ℓ}`` b; per layer N(d + 5) numbers.
@@ -60,6 +54,7 @@ class DampedOscillators(FusedLayer):
     """
 
     state_names = ("y", "z")
+    recipe = Recipe(promising={})
 
     def __init__(
         self,

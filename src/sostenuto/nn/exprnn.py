@@ -30,21 +30,14 @@ class ExpRNN(DenseLayer):
 
     W is computed anew in every call, in float64; a stream of `step` without gradients shares one.
 
+    Sizes, ``bias``, layout, ``dropout``, directions, ``device`` and ``dtype`` are those of `RecurrentLayer`.
+
     Args:
-        input_size: channels of the input.
-        hidden_size: units N of a layer.
-        num_layers: layers stacked.
-        bias: whether modReLU's b exists.
-        batch_first: as in torch.
-        dropout: variational dropout between layers.
-        bidirectional: as in torch.
         map: ``"exp"`` or ``"cayley"``.
         initialization: angles of the 2×2 blocks W starts from: ``"cayley"``, by t uniform on (0, π/2) (rotations by
             tan(t/2) under ``"exp"``, by t under ``"cayley"``), or ``"henaff"``, uniform on (−π, π).
         backend: ``"auto"``, ``"reference"``, ``"cpu"`` or ``"gpu"``.
         precision: ``"exact"``, or ``"tf32"`` for rounded products on a GPU.
-        device: as in torch.
-        dtype: as in torch.
 
     Parameters of layer ℓ: ``weight_ih_l{ℓ}`` V, ``weight_hh_l{ℓ}`` W, ``bias_ih_l{ℓ}`` b of modReLU; per layer
     N(d + N + 1) numbers stored. Of the N² behind W the N(N−1)/2 above the diagonal are used.

@@ -25,22 +25,15 @@ class IndRNN(FusedLayer):
 
     `certificate`: ``discrete`` holds where s·max|wᵢ| < 1, s the largest slope of σ.
 
+    Sizes, ``bias``, layout, ``dropout``, directions, ``device`` and ``dtype`` are those of `RecurrentLayer`.
+
     Args:
-        input_size: channels of the input.
-        hidden_size: units N of a layer.
-        num_layers: layers stacked.
-        bias: whether b exists.
-        batch_first: as in torch.
-        dropout: variational dropout between layers.
-        bidirectional: as in torch.
         activation: σ: ``"relu"``, ``"tanh"``, ``"hardtanh"``, ``"logistic"`` or ``"identity"``.
         batch_norm: normalize V u_t over all steps and sequences of a batch (padding left out), with running
             statistics in eval mode; b comes after it. In training a step then depends on the whole batch.
         stacking: ``"plain"``, ``"residual"`` (each layer but the first adds what it reads to its output) or ``"dense"``
             (each layer reads the input and the outputs of all layers below, side by side).
         backend: ``"auto"``, ``"reference"``, ``"cpu"`` or ``"gpu"``.
-        device: as in torch.
-        dtype: as in torch.
 
     Parameters of layer ℓ: ``weight_ih_l{ℓ}`` V, ``weight_hh_l{ℓ}`` w (a vector), ``bias_ih_l{ℓ}`` b and, with
     ``batch_norm``, ``norm_scale_l{ℓ}``; per layer N(d + 2) numbers and N more with ``batch_norm``.
@@ -164,6 +157,11 @@ class IndRNN(FusedLayer):
             )
             maps[layer].append(Ends(unit, unit))
         return map_memory(maps, spans, drive, passes=self.stacking == "plain" and not self.batch_norm)
+
+    @torch.no_grad()
+    def space_time_scales(self, layer: int, scales: Float[Tensor, " H"]) -> None:
+        """Set the units' own weights."""
+        self.weight("weight_hh", layer, False).copy_(torch.exp(-1 / scales))
 
     def extra_repr(self) -> str:
         """Show the unit's settings too."""

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from sostenuto.checks import check_choice, check_fraction, check_positive, is_number, require
 from sostenuto.constraints.linear_algebra import solve
 from sostenuto.constraints.symmetric_skew import SymmetricSkew
+from sostenuto.nn.base import Recipe
 from sostenuto.nn.dense import DenseLayer, DenseMap, Rate, Sector, SpanTerm
 from sostenuto.nn.fused import check_backend
 from sostenuto.nn.integrators import INTEGRATORS, imex
@@ -34,14 +35,9 @@ class LipschitzRNN(DenseLayer):
     `certificate`: contraction where αμ₂(A) + ‖W‖₂ < 0, the Lur'e inequality, and the discrete test of the map run.
     Negative eigenvalues of A alone prove nothing (``docs/errata.md``, erichson2021.1).
 
+    Sizes, ``bias``, layout, ``dropout``, directions, ``device`` and ``dtype`` are those of `RecurrentLayer`.
+
     Args:
-        input_size: channels of the input.
-        hidden_size: units N of a layer.
-        num_layers: layers stacked.
-        bias: whether b exists.
-        batch_first: as in torch.
-        dropout: variational dropout between layers.
-        bidirectional: as in torch.
         step_size: ε > 0.
         beta: β ∈ [0, 1], the share of the skew part; a number, or one for A and one for W.
         gamma: γ ≥ 0, moves the spectra to the left; a number, or one for A and one for W.
@@ -51,8 +47,6 @@ class LipschitzRNN(DenseLayer):
         implicitness: ρ ∈ [0, 1] of IMEX; 0 is Euler.
         backend: ``"auto"``, ``"reference"``, ``"cpu"`` or ``"gpu"``.
         precision: ``"exact"``, or ``"tf32"`` for rounded products on a GPU.
-        device: as in torch.
-        dtype: as in torch.
 
     Parameters of layer ℓ: ``weight_ih_l{ℓ}`` U, ``weight_hh_l{ℓ}`` W, ``weight_linear_l{ℓ}`` A, ``bias_ih_l{ℓ}`` b; per
     layer N(d + 2N + 1) numbers, gated N(2d + 2N + 2).
@@ -61,6 +55,8 @@ class LipschitzRNN(DenseLayer):
     >>> layer(torch.zeros(3, 50, 2))[0].shape, layer.certificate("contraction").holds
     (torch.Size([3, 50, 8]), False)
     """
+
+    recipe = Recipe(in_block={"step_size": 0.5})
 
     step_size: float
 

@@ -5,7 +5,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from sostenuto.checks import InputError, check_choice, check_positive
-from sostenuto.nn.base import LayerState, uniform_by_width
+from sostenuto.nn.base import LayerState, Recipe, uniform_by_width
 from sostenuto.nn.dense import DenseLayer, DenseMap, Rate
 from sostenuto.nn.fused import check_backend
 from sostenuto.ops.activation import SLOPES, activate
@@ -22,21 +22,14 @@ class ResidualRNN(DenseLayer):
     `certificate`: no unit without a linear part contracts under every input; ``settling`` tests that states come to
     rest under a constant one.
 
+    Sizes, ``bias``, layout, ``dropout``, directions, ``device`` and ``dtype`` are those of `RecurrentLayer`.
+
     Args:
-        input_size: channels of the input.
-        hidden_size: units N of a layer.
-        num_layers: layers stacked.
-        bias: whether b exists.
-        batch_first: as in torch.
-        dropout: variational dropout between layers.
-        bidirectional: as in torch.
         activation: σ: ``"tanh"``, ``"relu"``, ``"hardtanh"``, ``"logistic"`` or ``"identity"``.
         step_size: ε > 0, or None: 1/T, T being each sequence's own length; then nothing can be streamed. Packed
             sequences of unequal length have steps of their own and take the loop.
         backend: ``"auto"``, ``"reference"``, ``"cpu"`` or ``"gpu"``.
         precision: ``"exact"``, or ``"tf32"`` for rounded products on a GPU.
-        device: as in torch.
-        dtype: as in torch.
 
     Parameters of layer ℓ: ``weight_ih_l{ℓ}`` U, ``weight_hh_l{ℓ}`` W, ``bias_ih_l{ℓ}`` b; per layer N(d + N + 1)
     numbers.
@@ -45,6 +38,8 @@ class ResidualRNN(DenseLayer):
     >>> layer(torch.zeros(3, 50, 2))[0].shape
     torch.Size([3, 50, 8])
     """
+
+    recipe = Recipe(in_block={"step_size": 0.3})
 
     def __init__(
         self,

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from sostenuto.nn.base import Recipe
 from sostenuto.nn.certified import GATED
 from sostenuto.nn.fused import FusedLayer, check_backend
 from sostenuto.ops.diagonal import gated_scan
@@ -26,19 +27,12 @@ class SRU(FusedLayer):
 
     `certificate`: none: a gate multiplies the state.
 
+    Sizes, ``bias``, layout, ``dropout``, directions, ``device`` and ``dtype`` are those of `RecurrentLayer`.
+
     Args:
-        input_size: channels of the input.
-        hidden_size: units N of a layer.
-        num_layers: layers stacked.
-        bias: whether b_f and b_r exist.
-        batch_first: as in torch.
-        dropout: variational dropout between layers.
-        bidirectional: as in torch.
         highway: whether the output mixes the state with the input.
         highway_bias: what b_r starts from; below 0 a layer starts by passing its input on.
         backend: ``"auto"``, ``"reference"``, ``"cpu"`` or ``"gpu"``.
-        device: as in torch.
-        dtype: as in torch.
 
     Parameters of layer ℓ: ``weight_ih_l{ℓ}`` W, W_f and W_r one above the other, ``weight_hh_l{ℓ}`` v_f, v_r (a
     vector), ``bias_ih_l{ℓ}`` b_f, b_r and, where widths differ, ``weight_skip_l{ℓ}`` W_s; per layer N(3d + 4) numbers
@@ -52,6 +46,7 @@ class SRU(FusedLayer):
 
     state_names = ("c",)
     continuous = False
+    recipe = Recipe(in_block={"highway": False})
     no_memory_proof = GATED
 
     def __init__(
@@ -143,6 +138,12 @@ class SRU(FusedLayer):
         through = F.linear(below[-1], self.weight("weight_skip", layer, reverse)) if self._has_map(layer) else below[-1]
         scale = math.sqrt(1 + 2 * math.exp(self.highway_bias))
         return torch.lerp((scale * through).to(states.dtype), states, gate.to(states.dtype))
+
+    @torch.no_grad()
+    def space_time_scales(self, layer: int, scales: Float[Tensor, " H"]) -> None:
+        """Set the forget gates' bias, so that a unit without input keeps what its time scale says."""
+        if self.bias:
+            self.weight("bias_ih", layer, False)[: self.hidden_size].copy_(torch.logit(torch.exp(-1 / scales)))
 
     def extra_repr(self) -> str:
         """Show the highway too."""

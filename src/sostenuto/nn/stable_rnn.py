@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from sostenuto.checks import check_choice, check_positive, require
 from sostenuto.constraints.between import Between
 from sostenuto.constraints.stable import FORMS, REPARAMETRIZATIONS, Stable
+from sostenuto.nn.base import Recipe
 from sostenuto.nn.dense import DenseLayer, DenseMap, Rate, Sector
 from sostenuto.nn.fused import check_backend
 from sostenuto.ops.activation import SLOPES, activate
@@ -32,14 +33,9 @@ class StableRNN(DenseLayer):
     input) holds for the differential equation whatever the parameters; ``discrete settling`` tests the map run, which
     asks for a small ε. No unit without a linear part contracts under every input, unless σ is the identity.
 
+    Sizes, ``bias``, layout, ``dropout``, directions, ``device`` and ``dtype`` are those of `RecurrentLayer`.
+
     Args:
-        input_size: channels of the input.
-        hidden_size: units N of a layer.
-        num_layers: layers stacked.
-        bias: whether b exists.
-        batch_first: as in torch.
-        dropout: variational dropout between layers.
-        bidirectional: as in torch.
         activation: σ: ``"tanh"``, ``"relu"``, ``"hardtanh"``, ``"logistic"`` or ``"identity"``.
         reparametrization: f: ``"softplus"``, ``"exp"``, ``"inverse"``, or ``"direct"``, W = M, **not constrained**.
         form: ``"diagonal"`` (W is a vector and units are independent), ``"symmetric"`` or ``"dissipative"``.
@@ -52,8 +48,6 @@ class StableRNN(DenseLayer):
         time_span: the longest time span of a step that both promises are for.
         backend: ``"auto"``, ``"reference"``, ``"cpu"`` or ``"gpu"``.
         precision: ``"exact"``, or ``"tf32"`` for rounded products on a GPU.
-        device: as in torch.
-        dtype: as in torch.
 
     Parameters of layer ℓ: ``weight_ih_l{ℓ}`` U, ``weight_hh_l{ℓ}`` W, ``bias_ih_l{ℓ}`` b; per layer N(d + 2) numbers
     (diagonal), else N(d + N + 1).
@@ -62,6 +56,8 @@ class StableRNN(DenseLayer):
     >>> layer(torch.zeros(3, 50, 2))[0].shape, layer.certificate("settling").holds
     (torch.Size([3, 50, 8]), True)
     """
+
+    recipe = Recipe(in_block={"step_size": 0.5}, promising={})
 
     step_size: float
 

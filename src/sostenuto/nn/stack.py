@@ -9,48 +9,15 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from sostenuto.checks import InputError, check_choice, require, sentence
-from sostenuto.nn.antisymmetric_rnn import AntisymmetricRNN
-from sostenuto.nn.base import RecurrentLayer
+from sostenuto.nn import LAYERS
+from sostenuto.nn.base import Recipe, RecurrentLayer
 from sostenuto.nn.certificates import BlockMaps, Certificate, MemoryCertificate, block_memory
-from sostenuto.nn.cornn import CoRNN
 from sostenuto.nn.damped_oscillators import DampedOscillators, check_time_scales
-from sostenuto.nn.exprnn import ExpRNN
-from sostenuto.nn.indrnn import IndRNN
-from sostenuto.nn.lipschitz_rnn import LipschitzRNN
-from sostenuto.nn.residual_rnn import ResidualRNN
-from sostenuto.nn.residual_units import ResidualGRU, ResidualLSTM
-from sostenuto.nn.sru import SRU
-from sostenuto.nn.stable_rnn import StableRNN
-from sostenuto.nn.unicornn import UnICORNN
 from sostenuto.ops.damped_block import LEAST_ROWS, BlockWeights, damped_block, mixed
 from sostenuto.ops.dispatch import runs_eagerly
 
-RECURRENCES: dict[str, type[RecurrentLayer]] = {
-    "damped": DampedOscillators,
-    "unicornn": UnICORNN,
-    "lipschitz": LipschitzRNN,
-    "antisymmetric": AntisymmetricRNN,
-    "cornn": CoRNN,
-    "residual": ResidualRNN,
-    "stable": StableRNN,
-    "exprnn": ExpRNN,
-    "indrnn": IndRNN,
-    "sru": SRU,
-    "residual-gru": ResidualGRU,
-    "residual-lstm": ResidualLSTM,
-}
+RECURRENCES = tuple(name for name in LAYERS if name not in ("stack", "lstm", "gru", "rnn"))
 """Recurrences that a block can hold, by name."""
-
-TUNED: dict[type[RecurrentLayer], dict[str, Any]] = {
-    UnICORNN: {"step_size": 2.0},
-    LipschitzRNN: {"step_size": 0.5},
-    AntisymmetricRNN: {"step_size": 0.5},
-    CoRNN: {"step_size": 0.3},
-    StableRNN: {"step_size": 0.5},
-    ResidualRNN: {"step_size": 0.3},
-    SRU: {"highway": False},
-}
-"""Options of a recurrence inside a block, unless ``init="paper"``: its steps let an input through quickly."""
 
 _NOISE_STEPS, _NOISE_ROWS = 256, 8
 _LARGEST = 1e4
@@ -103,6 +70,10 @@ class Stack(RecurrentLayer):
     (torch.Size([3, 50, 8]), torch.Size([2, 3, 8]))
     """
 
+    recipe = Recipe(
+        {"hidden_size": 48, "num_layers": 3, "dropout": 0.1}, {"learning_rate": 0.004}, {"classification": "max"}
+    )
+
     def __init__(
         self,
         input_size: int,
@@ -124,16 +95,13 @@ class Stack(RecurrentLayer):
     ) -> None:
         check_choice("init", init, ("tuned", "paper"))
         self.layer, self.init, self.time_scales = _recurrence(layer), init, check_time_scales(time_scales)
-        options = TUNED.get(self.layer, {}) if init == "tuned" else {}
+        options = self.layer.recipe.in_block if init == "tuned" else {}
         if self.layer is DampedOscillators:
             options = {"time_scales": self.time_scales}
         if half_life is not None:
-            takes = self.layer in (DampedOscillators, UnICORNN, StableRNN)
-            expected = "expected no half_life, or one of the layers damped, unicornn and stable"
-            require(takes, expected, f"got {self.layer.__name__}")
-            # Oscillators with a promise have to stay inside the limit of stability, 2, whatever c is learned.
-            inside = {"step_size": 1.9} if self.layer is UnICORNN else {}
-            options = {**options, **inside, "half_life": half_life}
+            promising, expected = self.layer.recipe.promising, "expected no half_life, or a layer that can promise one"
+            require(promising is not None, expected, f"got {self.layer.__name__}", "damped, unicornn and stable can")
+            options = {**options, **(promising or {}), "half_life": half_life}
         self._options = {**options, **(layer_options or {})}
         self.state_names, self.continuous = self.layer.state_names, self.layer.continuous  # pyright: ignore[reportAttributeAccessIssue]
         super().__init__(
@@ -287,7 +255,7 @@ class Stack(RecurrentLayer):
 def _recurrence(layer: Any) -> type[RecurrentLayer]:
     if isinstance(layer, str):
         check_choice("layer", layer, RECURRENCES)
-        return RECURRENCES[layer]
+        return LAYERS[layer]
     fits = isinstance(layer, type) and issubclass(layer, RecurrentLayer) and not issubclass(layer, Stack)
     require(fits, f"expected layer to be one of {', '.join(RECURRENCES)} or a RecurrentLayer class", f"got {layer!r}")
     return layer
@@ -296,14 +264,4 @@ def _recurrence(layer: Any) -> type[RecurrentLayer]:
 def _space_time_scales(inner: RecurrentLayer, layer: int, time_scales: tuple[float, float]) -> None:
     """Space the time scales of independent units evenly in their logarithm; other recurrences stay as they are."""
     shortest, longest = (math.log(scale) for scale in time_scales)
-    scales = torch.exp(torch.linspace(shortest, longest, inner.hidden_size))
-    kept = torch.exp(-1 / scales)
-    if isinstance(inner, UnICORNN):
-        step = 2 * math.pi / scales.clamp(min=2 * math.pi)  # at most 1 radian a step, well inside the stability limit
-        inner.weight("time_scale", layer, False).copy_(torch.logit(step / inner.step_size[layer]))
-        bound = math.sqrt(3 / inner.fan_in(layer))
-        inner.weight("weight_ih", layer, False).uniform_(-bound, bound)
-    elif isinstance(inner, SRU) and inner.bias:
-        inner.weight("bias_ih", layer, False)[: inner.hidden_size].copy_(torch.logit(kept))
-    elif isinstance(inner, IndRNN):
-        inner.weight("weight_hh", layer, False).copy_(kept)
+    inner.space_time_scales(layer, torch.exp(torch.linspace(shortest, longest, inner.hidden_size)))

@@ -32,7 +32,7 @@ class ModelConfig:
     """The layer by name, the read-out and the dropout on what it sees, and the layer's own options."""
 
     layer: str = "stack"
-    readout: Readout = setting("last", "What is read of the states.")
+    readout: Readout = setting("last", "Pooling of the states over time.")
     readout_dropout: float = 0.0
     embedding_size: int = 100
     embedding_dropout: float = 0.0
@@ -96,8 +96,8 @@ class TrainingConfig:
         rkhs_total_variation: L of fermanian2021, below 1.
     """
 
-    epochs: int = setting(60, "Passes over the training part.")
-    batch_size: int = setting(32, "Sequences in one step.")
+    epochs: int = setting(60, "Training epochs.")
+    batch_size: int = setting(32, "Batch size, in sequences.")
     optimizer: Optimizer = "adamw"
     learning_rate: float = setting(0.01, "Peak learning rate.")
     matrix_rate: float = 1.0
@@ -110,7 +110,7 @@ class TrainingConfig:
     step_epochs: tuple[int, ...] = ()
     step_factor: float = 0.1
     gradient_clip: float = 1.0
-    patience: int = setting(0, "Stop after so many epochs without a better score.")
+    patience: int = setting(0, "Stop after this many epochs without a better validation score; 0: never.")
     select: Selection = "best"
     ema_decay: float = 0.0
     class_weights: ClassWeights = "none"
@@ -120,7 +120,7 @@ class TrainingConfig:
     subsample: int = 0
     buckets: tuple[int, ...] = ()
     drop_last: bool = False
-    precision: Precision = setting("float32", "Of the training.")
+    precision: Precision = setting("float32", "Precision of the training.")
     graph: bool = False
     evaluate_every: int = 1
     evaluation_batch: int = 512

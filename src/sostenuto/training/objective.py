@@ -11,8 +11,6 @@ from torch import Tensor, nn
 from sostenuto.checks import require
 from sostenuto.data.batch import SequenceBatch
 from sostenuto.data.encoding import Encoding
-from sostenuto.theory.rkhs import rkhs_norm
-from sostenuto.theory.tensor_field import tensor_field
 from sostenuto.training.config import TrainingConfig
 
 
@@ -41,6 +39,8 @@ class RKHSPenalty:
         """Read the settings; a model that has no expansion is refused before training, not in its first step."""
         if not config.rkhs_penalty:
             return None
+        from sostenuto.theory.tensor_field import tensor_field
+
         whole = hasattr(model, "layer") and isinstance(getattr(model, "head", None), nn.Linear)
         require(
             whole, "expected a model with a layer and a linear head for rkhs_penalty", f"got {type(model).__name__}"
@@ -51,6 +51,8 @@ class RKHSPenalty:
 
     def __call__(self, model: nn.Module) -> Float[Tensor, ""]:
         """Give the penalty of the model's present weights, in float64."""
+        from sostenuto.theory.rkhs import rkhs_norm
+
         draws = self.draws if self.method == "stochastic" else None
         head: Any = model.head
         norm = rkhs_norm(

@@ -1,4 +1,4 @@
-"""Settings that serve when nothing is said: the options of each layer and how it is trained, for every way to call it.
+"""Settings where nothing is said, for every way to call a fit; what is a layer's own stands in its `Recipe`.
 
 How they were chosen, and on what, is told in ``docs/training.md``.
 """
@@ -9,38 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from sostenuto.choices import Readout
 from sostenuto.data.dataset import SequenceSet
 from sostenuto.data.targets import task_of
-from sostenuto.nn.stable_span import MARGIN
+from sostenuto.nn import LAYERS
+from sostenuto.nn.base import Recipe
 from sostenuto.training.config import DataConfig, ModelConfig, RunConfig, TrainingConfig, overlaid
 
-_GATED = {"hidden_size": 64, "num_layers": 1}
-
-LAYER_OPTIONS: dict[str, dict[str, Any]] = {
-    "stack": {"hidden_size": 48, "num_layers": 3, "dropout": 0.1},
-    "unicornn": {"hidden_size": 128, "num_layers": 3, "dropout": 0.1, "step_size": 0.78, "stiffness": 2.7},
-    "lstm": _GATED,
-    "gru": _GATED,
-    "rnn": _GATED,
-    "residual-gru": _GATED,
-    "residual-lstm": _GATED,
-}
-TRAINING_OPTIONS: dict[str, dict[str, Any]] = {
-    "stack": {"learning_rate": 0.004},
-    "unicornn": {"learning_rate": 0.02, "weight_decay": 0.01},
-}
 TASK_OPTIONS: dict[str, dict[str, Any]] = {
     "classification": {"label_smoothing": 0.1, "input_noise": 0.1},
 }
 """What small sets of classes need against over-fitting; numbers to predict are left without noise."""
 
-READOUTS: dict[tuple[str, str], Readout] = {("stack", "classification"): "max", ("unicornn", "classification"): "max"}
-"""Read-outs other than the last state, by layer and task."""
 LONGEST_TIME = 1600.0
 """Most time, steps times step_size, for UnICORNN: gradients of layers of undamped oscillators grow with it."""
 LONG_SPAN = 0.9
-"""Quantile of the time spans that UnICORNN's first steps read stably (`sostenuto.nn.stable_span`)."""
+"""Quantile of the time spans that UnICORNN's first steps read stably (`UnICORNN.longest_span`)."""
 STEPS, LEAST_EPOCHS, MOST_EPOCHS = 1200, 20, 500
 LEAST_IN_BATCH, MOST_IN_BATCH = 8, 64
 
@@ -81,8 +64,11 @@ def model_config(
     >>> model_config("unicornn", "", 500, 3.3).options["step_size"]
     0.252
     """
-    chosen = {**LAYER_OPTIONS.get(layer, _GATED), **options}
+    recipe = _recipe(layer)
+    chosen = {**recipe.options, **options}
     if layer == "unicornn" and "step_size" not in options:
+        from sostenuto.nn.oscillator_layer import MARGIN
+
         # Units start at half the step, with weights up to 1.
         stable = 4 * MARGIN / (long_span * math.sqrt(float(chosen["stiffness"]) + 1))
         largest = min(stable, LONGEST_TIME / max(longest, 1))
@@ -91,7 +77,7 @@ def model_config(
     # Dropout acts between layers: a single one that was given no dropout is not to be warned about ours.
     if chosen.get("num_layers") == 1 and "dropout" not in options:
         chosen.pop("dropout", None)
-    return ModelConfig(layer=layer, readout=READOUTS.get((layer, task), "last"), options=chosen)
+    return ModelConfig(layer=layer, readout=recipe.readouts.get(task, "last"), options=chosen)
 
 
 def training_config(layer: str, task: str = "", count: int = 0, /, **options: Any) -> TrainingConfig:
@@ -106,7 +92,11 @@ def training_config(layer: str, task: str = "", count: int = 0, /, **options: An
     batch_size = options.get("batch_size") or min(MOST_IN_BATCH, max(LEAST_IN_BATCH, count // 16))
     epochs = -(-STEPS // -(-max(count, 1) // batch_size)) if count else TrainingConfig.epochs
     size = {"batch_size": batch_size, "epochs": min(MOST_EPOCHS, max(LEAST_EPOCHS, epochs))}
-    return TrainingConfig(**{**size, **TRAINING_OPTIONS.get(layer, {}), **TASK_OPTIONS.get(task, {}), **options})
+    return TrainingConfig(**{**size, **_recipe(layer).training, **TASK_OPTIONS.get(task, {}), **options})
+
+
+def _recipe(layer: str) -> Recipe:
+    return LAYERS[layer].recipe if layer in LAYERS else Recipe()
 
 
 def _long_span(train: SequenceSet) -> float:

@@ -37,52 +37,30 @@ the column to forecast and the others are read beside it; elsewhere targets are 
 Every sequence is a (time, channel) float array with NaN where a value is missing; infinities are refused.
 """
 
-from collections.abc import Callable, Sequence
+import importlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from sostenuto.checks import FileFormatError
-from sostenuto.choices import Layout, Task
 from sostenuto.data.dataset import SequenceSet
-from sostenuto.data.files.comma import read_csv
-from sostenuto.data.files.npz import read_npz, read_npz_parts
 from sostenuto.data.files.options import Options
-from sostenuto.data.files.parquet import read_parquet
 from sostenuto.data.files.text import check_file
-from sostenuto.data.files.ts import read_ts
-from sostenuto.data.files.ucr import read_ucr
 from sostenuto.types import PathLike
 
 __all__ = ["READERS", "read", "read_parts"]
 
-READERS: dict[str, Callable[[Path, Options], SequenceSet]] = {
-    ".ts": read_ts,
-    ".tsv": read_ucr,
-    ".txt": read_ucr,
-    ".csv": read_csv,
-    ".npz": read_npz,
-    ".parquet": read_parquet,
-}
-"""The reader of each suffix."""
+READERS = {".ts": "ts", ".tsv": "ucr", ".txt": "ucr", ".csv": "comma", ".npz": "npz", ".parquet": "parquet"}
+"""The module that reads each suffix, by its function ``read``; it is imported when a file asks for it."""
 
 
-def read(
-    path: PathLike,
-    *,
-    task: Task | None = None,
-    layout: Layout = "btc",
-    target: str | None = None,
-    series: str | None = None,
-    time: str | None = None,
-    group: str | None = None,
-    labelled: bool = True,
-    ignore: Sequence[str] = (),
-    categorical: Sequence[str] = (),
-) -> SequenceSet:
+def read(path: PathLike, **options: Any) -> SequenceSet:
     r"""Read the sequences of one file; the module's page says what each format holds.
 
-    ``layout`` is that of an ``.npz`` array; ``target``, ``series``, ``time`` and ``group`` name the columns of a table,
-    ``ignore`` those to leave out and ``categorical`` those of text.
-    With ``labelled=False`` a file for prediction may lack its targets: they are None then, and kept where present.
+    ``options`` are the fields of `Options`: ``layout`` is that of an ``.npz`` array; ``target``, ``series``, ``time``
+    and ``group`` name the columns of a table, ``ignore`` those to leave out and ``categorical`` those of text;
+    ``task`` says what the targets are. With ``labelled=False`` a file for prediction may lack its targets: they are
+    None then, and kept where present.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -93,33 +71,26 @@ def read(
     ('classification', ['up', 'down'], [3, 2])
     >>> folder.cleanup()
     """
-    options = Options(task, layout, target, series, time, group, labelled, tuple(ignore), tuple(categorical))
     file = check_file(path)
-    return READERS[_suffix(file)](file, options)
+    return _reader(_suffix(file))(file, Options.of(**options))
 
 
-def read_parts(
-    path: PathLike,
-    *,
-    task: Task | None = None,
-    layout: Layout = "btc",
-    target: str | None = None,
-    series: str | None = None,
-    time: str | None = None,
-    group: str | None = None,
-    labelled: bool = True,
-    ignore: Sequence[str] = (),
-    categorical: Sequence[str] = (),
-) -> dict[str, SequenceSet]:
+def read_parts(path: PathLike, **options: Any) -> dict[str, SequenceSet]:
     """Read the parts of one file: ``"train"``, and ``"test"`` where it holds one.
 
     Two parts are the arrays ``X_train`` and ``X_test`` of an ``.npz`` file; every other file is a training
     part. The options are those of `read`; the task is settled on the training part and holds for both.
     """
-    options = Options(task, layout, target, series, time, group, labelled, tuple(ignore), tuple(categorical))
     file = check_file(path)
-    suffix = _suffix(file)
-    return read_npz_parts(file, options) if suffix == ".npz" else {"train": READERS[suffix](file, options)}
+    if _suffix(file) != ".npz":
+        return {"train": read(file, **options)}
+    from sostenuto.data.files import npz
+
+    return npz.read_parts(file, Options.of(**options))
+
+
+def _reader(suffix: str) -> Callable[[Path, Options], SequenceSet]:
+    return importlib.import_module(f"sostenuto.data.files.{READERS[suffix]}").read
 
 
 def _suffix(path: Path) -> str:

@@ -23,7 +23,7 @@ Row = tuple[int, list[str]]
 """A row and its line."""
 
 
-def read_csv(path: Path, options: Options) -> SequenceSet:
+def read(path: Path, options: Options) -> SequenceSet:
     """Read a ``.csv`` file, long or wide."""
     table = read_table(path, options)
     return long_set(table, options) if table.columns.is_long else wide_set(table, options)

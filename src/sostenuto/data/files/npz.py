@@ -7,6 +7,7 @@ import tokenize
 import warnings
 import zipfile
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ _BROKEN = (
 """What zip archives and array headers raise when they are damaged."""
 
 
-def read_npz(path: Path, options: Options) -> SequenceSet:
+def read(path: Path, options: Options) -> SequenceSet:
     """Read ``X`` and what belongs to it from an ``.npz`` file."""
     options.refuse_columns(path)
     arrays = load_arrays(path)
@@ -53,7 +54,7 @@ def read_npz(path: Path, options: Options) -> SequenceSet:
     return _read_part(path, arrays, "", options)
 
 
-def read_npz_parts(path: Path, options: Options) -> dict[str, SequenceSet]:
+def read_parts(path: Path, options: Options) -> dict[str, SequenceSet]:
     """Read ``X_train`` and ``X_test``, with what belongs to them; a file with ``X`` alone is a training part."""
     options.refuse_columns(path)
     arrays = load_arrays(path)
@@ -61,8 +62,7 @@ def read_npz_parts(path: Path, options: Options) -> dict[str, SequenceSet]:
         return {"train": _read_part(path, arrays, "", options)}
     parts = {"train": _read_part(path, arrays, "_train", options)}
     if "X_test" in arrays:
-        task = parts["train"].task
-        parts["test"] = _read_part(path, arrays, "_test", Options(task, options.layout, labelled=options.labelled))
+        parts["test"] = _read_part(path, arrays, "_test", replace(options, task=parts["train"].task))
         counts = {name: part.num_channels for name, part in parts.items()}
         if len(set(counts.values())) > 1:
             raise FileFormatError(path, "expected as many channels in X_test as in X_train", f"got {counts}")

@@ -1,34 +1,35 @@
 """`Options`: what the caller of `read` says about a file."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from sostenuto.checks import FileFormatError, check_choice
-from sostenuto.choices import Layout, Task
+from sostenuto.choices import Task
+from sostenuto.data.config import FileOptions
 
 
-@dataclass(frozen=True)
-class Options:
-    """The options of `sostenuto.data.files.read`, checked."""
+@dataclass(frozen=True, kw_only=True)
+class Options(FileOptions):
+    """The options of `sostenuto.data.files.read`, checked; without ``labelled`` a file may lack its targets."""
 
     task: Task | None = None
-    layout: Layout = "btc"
-    target: str | None = None
-    series: str | None = None
-    time: str | None = None
-    group: str | None = None
     labelled: bool = True
-    ignore: tuple[str, ...] = ()
-    categorical: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_choice("task", self.task, (None, *get_args(Task)))
-        check_choice("layout", self.layout, get_args(Layout))
+
+    @classmethod
+    def of(cls, **given: Any) -> "Options":
+        """Take lists for tuples, and None for what is not said."""
+        said: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        said |= {name: tuple(value) for name, value in said.items() if isinstance(value, list)}
+        return cls(**said)
 
     def refuse_columns(self, path: Path) -> None:
         """Refuse column names for a file that has no named columns."""
-        for name in ("target", "series", "time", "group", "ignore", "categorical"):
+        for name in (option.name for option in fields(FileOptions) if option.name != "layout"):
             column = getattr(self, name)
             if column:
                 raise FileFormatError(

@@ -19,7 +19,7 @@ from sostenuto.data.files.wide import wide_set
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
-def read_parquet(path: Path, options: Options) -> SequenceSet:
+def read(path: Path, options: Options) -> SequenceSet:
     """Read a ``.parquet`` file, long or wide."""
     table = read_table(path, options)
     return long_set(table, options) if table.columns.is_long else wide_set(table, options)

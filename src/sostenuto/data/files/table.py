@@ -81,7 +81,7 @@ def choose_columns(path: Path, names: tuple[str, ...], options: Options, *, line
     refuse = partial(FileFormatError, path, line=line)
     _check_names(names, refuse)
     chosen = _roles(names, options, refuse)
-    is_long = chosen["series"] is not None or options.time is not None
+    is_long = chosen["series"] is not None or bool(options.time)
     if not is_long and chosen["time"] is not None:
         raise refuse(
             "expected a column 'series' beside the column 'time'",
@@ -109,7 +109,7 @@ def text_hint(name: str, columns: Columns) -> str:
 
 
 def _roles(names: tuple[str, ...], options: Options, refuse: Refusal) -> dict[str, str | None]:
-    named = {role: name for role in ROLES if (name := getattr(options, role)) is not None}
+    named = {role: name for role in ROLES if (name := getattr(options, role))}
     listed = [(kind, name) for kind in ("ignore", "categorical") for name in getattr(options, kind)]
     taken = [*named.values(), *(name for _, name in listed)]
     if len(set(taken)) < len(taken):
@@ -126,7 +126,7 @@ def _roles(names: tuple[str, ...], options: Options, refuse: Refusal) -> dict[st
 def _refuse_long_options(options: Options, refuse: Refusal) -> None:
     """Refuse what a table with one sequence per row has no place for."""
     hint = "name the column of the times with time=NAME, or that of the series with series=NAME, to read a long table"
-    if options.task == "forecast" and options.target is not None:
+    if options.task == "forecast" and options.target:
         raise refuse("expected a long table, where target=NAME is the column to forecast", "got a wide one", hint)
     if options.categorical:
         raise refuse("expected a long table for categorical columns", "got a wide one", hint)

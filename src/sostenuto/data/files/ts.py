@@ -59,7 +59,7 @@ class Cases:
     lines: list[int] = field(default_factory=list)
 
 
-def read_ts(path: Path, options: Options) -> SequenceSet:
+def read(path: Path, options: Options) -> SequenceSet:
     """Read a ``.ts`` file: ``(time, channel)`` float arrays of any length, and their labels."""
     options.refuse_columns(path)
     lines = read_lines(path)

@@ -13,7 +13,7 @@ from sostenuto.data.files.targets import read_targets
 from sostenuto.data.files.text import read_lines
 
 
-def read_ucr(path: Path, options: Options) -> SequenceSet:
+def read(path: Path, options: Options) -> SequenceSet:
     """Read a UCR file: ``(time, 1)`` float arrays and their labels.
 
     Missing values at the end of a row are the archive's padding and are cut off. The label column is always there; for

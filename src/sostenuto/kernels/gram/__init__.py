@@ -11,14 +11,11 @@ import numpy as np
 from tqdm import tqdm
 
 from sostenuto.checks import check_count, require
-from sostenuto.kernels.gram.cluster import computed_on_cluster, connect
-from sostenuto.kernels.gram.fingerprint import fingerprint
 from sostenuto.kernels.gram.packed import PackedSequences
-from sostenuto.kernels.gram.storage import open_store
 from sostenuto.kernels.gram.tiles import Tile, TileGrid, Work, computed_on_threads
 from sostenuto.types import PathLike
 
-__all__ = ["connect", "gram"]
+__all__ = ["gram"]
 
 
 def gram(
@@ -76,6 +73,9 @@ def gram(
     work = Work(kernel, left, right, TileGrid(len(left), None if right is None else len(right), tile_size))
     if out is None:
         return _in_memory(work, client, progress)
+    from sostenuto.kernels.gram.fingerprint import fingerprint
+    from sostenuto.kernels.gram.storage import open_store
+
     with open_store(out, work.grid, fingerprint(kernel, left, right, tile_size)) as store:
         todo = [tile for tile in work.grid.tiles() if tile not in store.finished]
         for tile, block in _computed(work, todo, client, progress):
@@ -95,7 +95,12 @@ def _in_memory(work: Work, client: Any, progress: bool) -> np.ndarray:
 def _computed(
     work: Work, todo: list[Tile], client: Any, progress: bool
 ) -> Generator[tuple[Tile, np.ndarray], None, None]:
-    source = computed_on_threads(work, todo) if client is None else computed_on_cluster(work, todo, client)
+    if client is None:
+        source = computed_on_threads(work, todo)
+    else:
+        from sostenuto.kernels.gram.cluster import computed_on_cluster
+
+        source = computed_on_cluster(work, todo, client)
     total = sum(1 for _ in work.grid.tiles())
     with (
         closing(source),
