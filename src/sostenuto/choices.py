@@ -12,7 +12,7 @@ Task = Literal["classification", "regression", "sequence", "forecast"]
 NamedTask = Literal[
     "", "classification", "regression", "sequence", "step-classification", "step-regression", "forecast"
 ]
-"""A task as it is asked for; the empty one is found out from the targets."""
+"""A task as requested; the empty one is inferred from the targets."""
 DataPart = Literal["train", "validation", "test"]
 Readout = Literal["last", "mean", "max"]
 Optimizer = Literal["adamw", "adam", "sgd", "muon"]

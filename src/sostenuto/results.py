@@ -294,7 +294,7 @@ class ExperimentResult(Record):
 
     ``data`` holds the checksum of every data set read, ``commit`` and ``code`` name the code that ran, ``command``
     repeats it. ``test_evaluations`` counts how often a trained model was scored on the test part: ``made``, all that
-    the run's folder holds, and ``shown``, those behind this result; it is empty where nobody counted.
+    the run's folder holds, and ``shown``, those behind this result; it is empty where they were not counted.
     """
 
     name: str

@@ -64,7 +64,7 @@ def test_an_interruption_says_how_to_go_on(capsys):
 
     with pytest.raises(Exception, match="130"):
         command()
-    assert "--resume RUN goes on where the last checkpoint is" in capsys.readouterr().err
+    assert "--resume RUN continues from the last checkpoint" in capsys.readouterr().err
 
 
 def test_what_the_system_refuses_is_a_sentence(capsys, tmp_path):

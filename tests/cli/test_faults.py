@@ -147,7 +147,7 @@ def test_a_signal_leaves_a_checkpoint_and_a_sentence(tmp_path, name):
         told = process.communicate(timeout=60)[1]
     assert process.returncode == 128 + getattr(signal, name)
     assert f"stopped by {name} in epoch" in told
-    assert "a checkpoint was written, and sostenuto fit --resume run goes on from there." in told
+    assert "a checkpoint was written, and sostenuto fit --resume run continues from there." in told
     stopped = max((tmp_path / "run" / "checkpoints").glob("*.json")).stem
     ended = call("fit", "--resume", tmp_path / "run", "--epochs", str(int(stopped[:6]) + 1), *QUIET)
     assert ended.exit_code == 0, ended.output

@@ -75,7 +75,7 @@ def test_an_existing_folder_is_refused_overwritten_or_resumed(waves, tmp_path):
     assert refused.exit_code == 2
     assert said(refused) == (
         "run: expected a new or empty folder, got one with an earlier run; "
-        "pass --overwrite to replace it or --resume to go on."
+        "pass --overwrite to replace it or --resume to continue it."
     )
     replaced = call("fit", waves, *TINY, "--out", "run", "--overwrite", "--seed", "3")
     assert replaced.exit_code == 0

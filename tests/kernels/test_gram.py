@@ -237,7 +237,7 @@ gram(Dying(2.0), X, out={str(tmp_path / name)!r}, progress=False, tile_size={SIZ
     def test_a_second_writer_is_refused(self, X, K, tmp_path, name):
         out = tmp_path / name
         with locked(tmp_path / f"{name}.journal", "held"):
-            with pytest.raises(InputError, match="got one that another process computes; wait for it"):
+            with pytest.raises(InputError, match="got one being computed; wait for it"):
                 computed(X, out=out)
             assert not out.exists()
         np.testing.assert_array_equal(np.asarray(computed(X, out=out)), K)

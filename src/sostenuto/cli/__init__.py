@@ -54,7 +54,7 @@ def main() -> None:
     """Run the command line.
 
     Threads of torch's OpenMP that wait for work spin for long by default: small steps on a busy machine then take many
-    times as long. They are told to sleep soon, before torch is loaded, unless the caller has said otherwise.
+    times as long. They are set to sleep soon, before torch is loaded, unless the environment says otherwise.
     """
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     for stream in (sys.stdout, sys.stderr):

@@ -60,7 +60,7 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
             raise ended(str(error), SIGNALED + error.number) from None
         except KeyboardInterrupt:
             raise ended(
-                "interrupted; sostenuto fit --resume RUN goes on where the last checkpoint is", INTERRUPTED
+                "interrupted; sostenuto fit --resume RUN continues from the last checkpoint", INTERRUPTED
             ) from None
 
     return run

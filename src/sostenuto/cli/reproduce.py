@@ -73,7 +73,7 @@ def reproduce(
     except StoppedError as stopped:
         _end(str(stopped), STOPPED, stopped)
     except KeyboardInterrupt as stopped:
-        _end("interrupted; run the same command again to go on where the last cell ended.", INTERRUPTED, stopped)
+        _end("interrupted; run the same command again to continue after the last finished cell.", INTERRUPTED, stopped)
     else:
         kept = store(result) if keep else None
         _show(result, out, as_json)

@@ -21,7 +21,7 @@ def check_choices(settings: Any) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class FileOptions:
-    """What the readers of files are told: axes of an array, columns of a table ("": the format's own name)."""
+    """Options of the file readers: axes of an array, columns of a table ("": the default name of the format)."""
 
     layout: Layout = setting("btc", "Axis order of a 3-D array: (batch, time, channel) or (batch, channel, time).")
     target: str = setting("", "Target column of a table.")

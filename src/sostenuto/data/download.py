@@ -163,7 +163,7 @@ def _verify(path: Path, sha256: str | None, complaint: str) -> None:
 def exclusive(path: PathLike) -> Iterator[None]:
     """Let one process at a time into the block; ``path`` is the lock file, removed afterwards.
 
-    Where the system has no `fcntl` (Windows) nobody waits: writes are atomic, so the worst is a download made twice.
+    Where the system has no `fcntl` (Windows) nothing is locked; writes are atomic, so at worst a file is fetched twice.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)

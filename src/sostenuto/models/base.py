@@ -72,7 +72,7 @@ class SequenceModel(nn.Module):
     ) -> Float[Tensor, "batch feature"]:
         """Run the layer and reduce its states as `pool` does, with dropout where there is any.
 
-        One that follows its own maximum is asked for that, and one that saves memory for its last state alone.
+        A layer that tracks its maximum returns that alone, one that saves memory its last state alone.
         """
         pooled = self._pooled(values, lengths, timespans, readout)
         return nn.functional.dropout(pooled, self.readout_dropout, self.training) if self.readout_dropout else pooled

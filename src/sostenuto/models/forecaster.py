@@ -58,7 +58,7 @@ class Forecaster(SequenceModel):
 
     @torch.no_grad()
     def generate(self, values: Sequences, steps: int) -> Float[Tensor, "batch step channel"]:
-        """Run freely: append forecasts to the past and go on, for ``steps`` steps."""
+        """Forecast ``steps`` steps, feeding each forecast back as input."""
         check_count("steps", steps)
         width = values.shape[2]
         require(width == self.num_channels, f"expected {self.num_channels} channels to run freely", f"got {width}")

@@ -26,7 +26,7 @@ LayerState = Tensor | tuple[Tensor, ...]
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a layer is built and trained with where nothing is said.
+    """Default settings of a layer, in fits and in residual blocks.
 
     ``options`` and ``training`` are those of a fit, ``readouts`` other than the last state by task. ``in_block`` are
     options inside a residual block, which an input is to cross quickly; ``promising`` further ones in a block that
@@ -280,7 +280,7 @@ class RecurrentLayer(Contract, ConstrainedModule, ABC):
                 recurrence has several; zeros if left out.
             timespans: the duration of every step, in the input's layout without its channels: ``(time, batch)``,
                 ``(batch, time)`` with ``batch_first``, ``(time,)``, or packed; or one number for all steps. Where time
-                and batch are equally many, nobody can see that a tensor is turned the wrong way.
+                and batch are equally many, a transposed tensor cannot be detected.
             hx: torch's name for ``state``.
 
         Returns:

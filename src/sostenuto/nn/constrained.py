@@ -82,7 +82,7 @@ class _Guard(property):
 
 
 class ConstrainedModule(nn.Module):
-    """A module whose constrained weights can be pickled, and not be written to in vain."""
+    """A module whose constrained weights can be pickled, and refuse writes in place."""
 
     def constrain_parameter(self, name: str, constraint: nn.Module) -> None:
         """Let the parameter ``name`` be the image of a free one under ``constraint``."""

@@ -125,7 +125,7 @@ class DenseLayer(FusedLayer):
         start: Float[Tensor, "B S"],
         matrices: DenseMap,
     ) -> Float[Tensor, "T B S"]:
-        """Run the dense scan with matrices at hand."""
+        """Run the dense scan with given matrices."""
         options = {"backend": self.backend, "precision": self.precision, "threshold": self.threshold(layer, reverse)}
         inputs = (entering, *self.input_map(layer, reverse), start, *matrices)
         return driven_scan(*inputs, activation=self.activation, **options)

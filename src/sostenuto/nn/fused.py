@@ -32,7 +32,7 @@ def run_ragged(
 ) -> tuple[Float[Tensor, "T B S"], Float[Tensor, "B S"]]:
     """Run a scan over a padded block, and return its states, and each sequence's at its own end.
 
-    The scan goes on into the padding, where nothing reads it. Only where it overflows there (and a zero gradient times
+    The scan runs on into the padding, where nothing reads it. Only where it overflows there (and a zero gradient times
     infinity would be NaN) is it done again stretch by stretch, with the sequences that are still running.
     """
     states = run(drive, start)

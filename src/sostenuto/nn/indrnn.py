@@ -18,7 +18,7 @@ STACKINGS = ("plain", "residual", "dense")
 
 
 class IndRNN(FusedLayer):
-    """A recurrent unit with a weight of its own instead of a matrix, so that deep stacks train over long sequences.
+    """A recurrent unit with a scalar recurrent weight instead of a matrix, so that deep stacks train on long sequences.
 
     Discrete map: h ← σ(w ⊙ h + V u_t + b). It is no step of a differential equation: there are no ``timespans``, no
     vector field. Reference: Li et al. 2018 (IndRNN), eq. (2); Li et al. 2019 for residual and dense stacks.
@@ -109,7 +109,7 @@ class IndRNN(FusedLayer):
         below: list[Float[Tensor, "*batch _"]],
         lengths: Int[Tensor, " B"] | None = None,
     ) -> Float[Tensor, "*batch G"]:
-        """Project the input, normalize it where that is asked for, add b."""
+        """Project the input, normalize it with ``batch_norm``, add b."""
         read = torch.cat(below, dim=-1) if self.stacking == "dense" else below[-1]
         drive = F.linear(read, self.weight("weight_ih", layer, reverse))
         if self.batch_norm:

@@ -25,7 +25,7 @@ NORM = (
 
 @runtime_checkable
 class Oscillators(Protocol):
-    """What is asked of a layer."""
+    """What a certificate reads of a layer."""
 
     stiffness: float
 

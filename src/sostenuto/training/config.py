@@ -46,7 +46,8 @@ class ModelConfig:
         own = [f.name for f in fields(self)]
         misplaced = [name for name in self.options if name in own]
         if misplaced:
-            raise InputError(f"expected options of the layer alone, got {shown(misplaced)}; they stand beside them.")
+            got = f"got {shown(misplaced)}; set them in the section [model] itself."
+            raise InputError(f"expected options of the layer alone, {got}")
 
 
 @dataclass(frozen=True)

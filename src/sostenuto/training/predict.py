@@ -41,7 +41,7 @@ def raw_predictions(
 ) -> torch.Tensor:
     """Run ``model`` over ``data`` in order; outputs ``(n, …)`` on the CPU, per-step ones padded to the longest."""
     model.eval()
-    # Long sequences by the few, so that memory is bounded by the steps of a batch.
+    # Fewer long sequences per batch, so that its steps bound the memory.
     batch_size = max(1, min(batch_size, _MOST_STEPS // data.values.shape[1]))
     source = BatchSource(data, batch_size, torch.device(device), transform=transform)
     outputs = []

@@ -93,7 +93,7 @@ def _check_present(device: str, wanted: torch.device | None) -> None:
 
 
 def _on_cpu(wanted: torch.device | None) -> bool:
-    """Whether to train on the CPU; Accelerate lets several processes meet there only when it is told so."""
+    """Whether to train on the CPU; Accelerate connects several processes there only on request."""
     if wanted is not None:
         return wanted.type == "cpu"
     return "LOCAL_RANK" in os.environ and not torch.cuda.is_available()
@@ -171,7 +171,7 @@ def gc_frozen() -> Iterator[None]:
 
 @contextmanager
 def signals_noted() -> Iterator[list[int]]:
-    """Note SIGTERM and SIGHUP inside the block in the list given, so that work ends where it can go on later.
+    """Note SIGTERM and SIGHUP inside the block in the list given, so that work ends where it can be resumed.
 
     A second one is not waited for. Signals that the process ignores, as under nohup, stay ignored, and only the main
     thread can note any.

@@ -1,6 +1,6 @@
-"""Settings where nothing is said, for every way to call a fit; what is a layer's own stands in its `Recipe`.
+"""Default settings of a fit, for every way to call it; those of a layer are in its `Recipe`.
 
-How they were chosen, and on what, is told in ``docs/training.md``.
+``docs/training.md`` says how they were chosen, and on what data.
 """
 
 import math

@@ -67,7 +67,7 @@ def fit_parts(
 ) -> Fitted:
     """Encode, build and train; the weights are a function of config, data and (on CPU) nothing else.
 
-    ``retrain`` lets a resumed run go on with other settings of the training; one that had diverged begins again from
+    ``retrain`` lets a resumed run continue with other settings of the training; one that had diverged restarts from
     its best weights. ``encoding`` is that of the training part, learned here where it is not given. ``class_weights``
     (one number per class, in the encoding's order) replaces what ``config`` says of them. ``after_checkpoint`` is the
     trainer's. A training that diverges raises `DivergedError`, or with ``keep_diverged`` leaves earlier weights.
@@ -117,7 +117,7 @@ def run(
     probes: dict[str, Probe] | None = None,
     progress: bool = True,
 ) -> FitResult | None:
-    """Train on ``dataset`` and leave a whole run in ``folder``; every process but the first returns None."""
+    """Train on ``dataset`` and store the run in ``folder``; every process but the first returns None."""
     fitted, parts, config = _trained(
         dataset,
         config,

@@ -70,7 +70,7 @@ def run_folder(path: PathLike, *, overwrite: bool = False, resume: bool = False)
     """Hold a folder for the fit inside the block: no other process may, and nothing but the run in it is touched.
 
     An earlier run is only replaced when asked. Its files wait in ``.replaced`` until the block ends well; when it ends
-    badly they come back, unless the new run has checkpoints to go on from.
+    badly they come back, unless the new run has checkpoints to resume from.
     """
     folder = Path(path)
     _check_place(folder, overwrite=overwrite, resume=resume)
@@ -79,7 +79,7 @@ def run_folder(path: PathLike, *, overwrite: bool = False, resume: bool = False)
     except OSError as error:
         raise InputError(f"{folder}: expected a folder that can be made, got {error.strerror}.") from error
     hint = "wait for it or choose another --out"
-    with locked(folder, f"{folder}: expected a run that nobody works on, got one with another fit in it; {hint}"):
+    with locked(folder, f"{folder}: expected a run that no other process uses, got one with another fit in it; {hint}"):
         _check_place(folder, overwrite=overwrite, resume=resume)
         aside = folder / _ASIDE
         if not resume:
@@ -101,7 +101,7 @@ def _check_place(folder: Path, *, overwrite: bool, resume: bool) -> None:
         return
     is_run = (folder / "config.toml").is_file() or (folder / _ASIDE).is_dir()
     if not (overwrite and is_run):
-        hint = "pass --overwrite to replace it or --resume to go on" if is_run else "choose another --out"
+        hint = "pass --overwrite to replace it or --resume to continue it" if is_run else "choose another --out"
         kind = "an earlier run" if is_run else "other files"
         raise InputError(f"{folder}: expected a new or empty folder, got one with {kind}; {hint}.")
 

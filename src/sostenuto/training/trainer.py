@@ -60,7 +60,7 @@ class Trainer:
     Every process of an ``accelerate launch`` builds its own Trainer. ``batch_transform`` is applied to every batch,
     ``augmentation`` to those of the training in its place. On CUDA ``config.graph`` records the whole step once.
     ``after_epoch`` gets each row of the log. ``after_checkpoint`` is called whenever one was written: what it raises
-    ends the run where it can go on later.
+    ends the run where it can be resumed.
     """
 
     def __init__(
@@ -200,7 +200,7 @@ class Trainer:
             kept = "a checkpoint was written"
         name = signal.Signals(self._signals[0]).name
         reached = f"stopped by {name} in epoch {self.state.progress.epoch + 1}; {kept}"
-        raise Stopped(f"{reached}, and sostenuto fit --resume {self.folder} goes on from there.", self._signals[0])
+        raise Stopped(f"{reached}, and sostenuto fit --resume {self.folder} continues from there.", self._signals[0])
 
     def _finish_epoch(self) -> dict[str, Any]:
         progress, config = self.state.progress, self.config
@@ -362,7 +362,7 @@ class Trainer:
         return named
 
     def _rewrite_log(self) -> None:
-        """Let the log hold what training goes on from: an epoch that was logged but not saved comes again."""
+        """Cut the log to the epoch that training resumes from: one that was logged but not saved comes again."""
         if self.folder is not None and self.accelerator.is_main_process:
             write_atomically(self.folder / "metrics.jsonl", "".join(map(_line, self.state.progress.history)))
 
@@ -382,7 +382,7 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def _settings_digest(config: TrainingConfig, material: str) -> str:
-    """Identify settings, model and data: what must be the same for a run to go on as if it had not stopped."""
+    """Identify settings, model and data: what must be the same for a run to be resumed."""
     settings = {name: value for name, value in asdict(config).items() if name != "checkpoint_seconds"}
     return hashlib.sha256((json.dumps(settings, sort_keys=True) + material).encode()).hexdigest()
 

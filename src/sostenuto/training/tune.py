@@ -73,7 +73,7 @@ def search(
     Trial 0 is ``config`` as it is, so that what is found is never worse by the score. The score is the mean over
     ``folds`` parts of the data outside the test part, each held out once; where a validation part is given, or the
     split is one in time, it is that of the one validation part. Random draws are a function of the seed and the
-    trial's number, so a search that was stopped goes on where it was. ``sampler="optuna"`` learns from the trials
+    trial's number, so a stopped search resumes where it was. ``sampler="optuna"`` learns from the trials
     before (the extra ``tune``). Settings are drawn from ``space`` and judged by ``evaluate`` where these are given.
     """
     check_count("trials", trials)

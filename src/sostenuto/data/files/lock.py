@@ -14,7 +14,7 @@ from sostenuto.types import PathLike
 def locked(path: PathLike, refusal: str) -> Iterator[None]:
     """Hold ``path`` inside the block, or raise ``refusal`` where another process does; a file that is absent is made.
 
-    A folder is held itself, so that no lock file stays behind. Where the system has no `fcntl` nobody is kept out.
+    A folder is held itself, so that no lock file stays behind. Systems without `fcntl` lock nothing.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder, locked(folder, "taken"):
@@ -29,7 +29,7 @@ def locked(path: PathLike, refusal: str) -> Iterator[None]:
             import fcntl
 
             handle = -1
-            # A file that went away between opening and locking is held in vain: another one has its name.
+            # A file removed between opening and locking protects nothing: another file has its name.
             while handle < 0 or not _is_still(Path(path), handle):
                 handle = os.open(path, os.O_RDONLY if Path(path).is_dir() else os.O_RDWR | os.O_CREAT, 0o666)
                 stack.callback(os.close, handle)

@@ -68,7 +68,7 @@ def too_large(path: Path) -> FileFormatError:
 def opened(path: PathLike) -> Iterator[io.BufferedReader]:
     """Open a file to read its content in pieces, unpacked where its name ends in ``.gz``; an empty one is refused.
 
-    At the end of the block a file that grew meanwhile is refused, and what is wrong with the packing is said.
+    At the end of the block a file that grew meanwhile or is damaged is refused.
     """
     file = check_file(path)
     packed = file.name.lower().endswith(".gz")
@@ -135,7 +135,7 @@ def read_lines(path: PathLike) -> list[str]:
 
 
 class _Unpacked(io.RawIOBase):
-    """The content of a gzip file, up to the limit; what is wrong with it is said as `FileFormatError`."""
+    """The content of a gzip file, up to the limit; damage raises `FileFormatError`."""
 
     def __init__(self, path: Path, packed: io.BufferedReader) -> None:
         self._path, self._file, self._read = path, GzipFile(fileobj=packed), 0

@@ -1,4 +1,4 @@
-"""IMDB reviews as token ids: is a review negative or positive? With GloVe vectors where they are at hand."""
+"""IMDB reviews as token ids: is a review negative or positive? With GloVe vectors where they are available."""
 
 import json
 import lzma
@@ -152,7 +152,7 @@ SOURCE = Source(
     entries=(
         Entry(
             name="imdb",
-            title="IMDB film reviews as word tokens, with GloVe vectors where at hand",
+            title="IMDB film reviews as word tokens, with GloVe vectors where available",
             task="classification",
             steps="about 10 to 2700",
             channels="tokens",

@@ -74,7 +74,7 @@ def load(name: str, places: Places) -> Dataset:
 
 
 def local(places: Places) -> tuple[str, ...]:
-    """Name the sets at hand: all under ``tser``, and the regression sets that lie with the UEA ones."""
+    """Name the local sets: all under ``tser``, and the regression sets that lie with the UEA ones."""
     here = local_names(places, ("tser",), (".ts",)) | (local_names(places, ("uea",), (".ts",)) & set(NAMES))
     return tuple(f"tser/{name}" for name in sorted(here))
 

@@ -41,7 +41,7 @@ def load(name: str, places: Places) -> Dataset:
 
 
 def local(places: Places) -> tuple[str, ...]:
-    """Name the sets at hand: all under ``ucr``, and the UCR sets that lie with the UEA ones."""
+    """Name the local sets: all under ``ucr``, and the UCR sets that lie with the UEA ones."""
     here = local_names(places, ("ucr",), SUFFIXES) | (local_names(places, ("uea",), SUFFIXES) & set(NAMES))
     return tuple(f"ucr/{name}" for name in sorted(here))
 

@@ -29,7 +29,7 @@ def load(name: str, places: Places) -> Dataset:
 
 
 def local(places: Places) -> tuple[str, ...]:
-    """Name the sets at hand, but for the regression sets that lie among them."""
+    """Name the local sets, without the regression sets among them."""
     here = local_names(places, ("uea",), (".ts",)) - set(tser.NAMES)
     here |= {path.stem for path in places.matching("uea_npz/*.npz")}
     return tuple(f"uea/{name}" for name in sorted(here))

@@ -42,7 +42,7 @@ def gram(
             with it are sent again. Needs ``pip install 'sostenuto[cluster]'``.
         out: where to write the matrix: a path that ends in ``.zarr`` (chunks of one tile) or ``.npy`` (memory-mapped).
             Memory then holds a few tiles and the sequences, never the matrix. Finished tiles are recorded in
-            ``<out>.journal``: the same call after a crash goes on where it was; another kernel, other sequences or
+            ``<out>.journal``: the same call after a crash resumes; another kernel, other sequences or
             another tile size are refused. A ``.npy`` gets its name when it is whole, a zarr array then says
             ``complete`` in its attributes.
         progress: show a progress bar on standard error.

@@ -1,6 +1,6 @@
 """A Gram matrix on disk, written tile by tile: zarr or .npy, with a journal of what is finished.
 
-The journal has a checksum of every tile. Tiles are read back when a computation goes on and when the matrix is whole,
+The journal has a checksum of every tile. Tiles are read back when a computation resumes and when the matrix is whole,
 so that a disk that loses or changes numbers is noticed.
 """
 
@@ -355,7 +355,7 @@ def open_store(out: PathLike, grid: TileGrid, fingerprint: str) -> Iterator[Stor
     require(path.suffix in kinds, "expected out to end in .zarr or .npy", f"got {str(out)!r}")
     store = kinds[path.suffix](path, grid, fingerprint)
     path.parent.mkdir(parents=True, exist_ok=True)
-    refusal = f"{path}: expected a matrix that nobody works on, got one that another process computes; wait for it"
+    refusal = f"{path}: expected a matrix that no other process writes, got one being computed; wait for it"
     with _begun(store, refusal):
         store.check()
         try:

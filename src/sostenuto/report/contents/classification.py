@@ -1,4 +1,4 @@
-"""Which classes are told apart, and which are mixed up."""
+"""Which classes are recognized, and which are confused."""
 
 import math
 from collections.abc import Sequence
