@@ -22,6 +22,14 @@ from sostenuto.nn.sequences import LayerInput, TimeMajor, Timespans, check_input
 from sostenuto.nn.streaming import StepCache, Value, can_shorten, short_step
 
 LayerState = Tensor | tuple[Tensor, ...]
+Below = list[Float[Tensor, "T B _"]]
+"""The input, and then the output of every layer underneath, the nearest last."""
+Parts = tuple[Float[Tensor, "B H"], ...]
+"""The components of a state."""
+Spans = Float[Tensor, "T B"] | None
+Lengths = Int[Tensor, " B"] | None
+Ran = tuple[Float[Tensor, "T B _"], Parts]
+"""The output at every step, and the state at each sequence's end."""
 
 
 @dataclass(frozen=True)
@@ -117,10 +125,10 @@ class LayerCall(NamedTuple):
 
 
 class RecurrentLayer(Contract, ConstrainedModule, ABC):
-    """Stacking, directions, dropout, packing, states and time spans for a recurrence that defines `scan`.
+    """Stacking, directions, dropout, packing, states and time spans for a recurrence that defines `run`.
 
     A subclass names its state components in ``state_names`` (the first one is the output), creates its parameters in
-    `build` for each layer and direction, and runs one of them in `scan`.
+    `build` for each layer and direction, and runs one of them in `run`.
 
     Args:
         input_size: channels of the input.
@@ -179,31 +187,12 @@ class RecurrentLayer(Contract, ConstrainedModule, ABC):
         """Draw every parameter anew."""
 
     @abstractmethod
-    def scan(
-        self,
-        layer: int,
-        reverse: bool,
-        below: list[Float[Tensor, "T B _"]],
-        state: tuple[Float[Tensor, "B H"], ...],
-        timespans: Float[Tensor, "T B"] | None,
-    ) -> tuple[Float[Tensor, "T B H"], tuple[Float[Tensor, "B H"], ...]]:
+    def run(self, layer: int, reverse: bool, below: Below, state: Parts, timespans: Spans, lengths: Lengths) -> Ran:
         """Run one layer in one direction over time.
 
-        ``below`` holds the input and then the output of every layer underneath, the nearest last. A time span of 0
-        (padding) must leave the state unchanged, so that the state returned is the one at each sequence's own end.
+        A time span of 0 (padding) must leave the state unchanged, so that the state returned is the one at each
+        sequence's own end; ``lengths`` is given where ``timespans`` are 1 and 0 because of them alone.
         """
-
-    def run(
-        self,
-        layer: int,
-        reverse: bool,
-        below: list[Float[Tensor, "T B _"]],
-        state: tuple[Float[Tensor, "B H"], ...],
-        timespans: Float[Tensor, "T B"] | None,
-        lengths: Int[Tensor, " B"] | None,  # noqa: ARG002
-    ) -> tuple[Float[Tensor, "T B _"], tuple[Float[Tensor, "B H"], ...]]:
-        """Run `scan`; ``lengths`` is given where ``timespans`` are 1 and 0 because of them alone."""
-        return self.scan(layer, reverse, below, state, timespans)
 
     def space_time_scales(self, layer: int, scales: Float[Tensor, " H"]) -> None:
         """Give independent units these time scales, in steps; other recurrences stay as they are."""

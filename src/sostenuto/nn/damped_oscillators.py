@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from sostenuto.checks import check_positive, require
-from sostenuto.nn.base import Recipe
+from sostenuto.nn.base import Below, Lengths, Parts, Ran, Recipe, Spans
 from sostenuto.nn.certificates import Certificate, MemoryCertificate, over_spans, refused, remembering
 from sostenuto.nn.damped_memory import DampedUnits, damped_decay, promised_decay
 from sostenuto.nn.fused import FusedLayer, check_backend
@@ -142,15 +142,7 @@ class DampedOscillators(FusedLayer):
         decay = self.decay(layer, reverse=reverse)
         return held_coefficients(decay, self.frequency(layer, reverse=reverse), spans, _drive_scale(decay))
 
-    def run(
-        self,
-        layer: int,
-        reverse: bool,
-        below: list[Float[Tensor, "T B _"]],
-        state: tuple[Float[Tensor, "B H"], ...],
-        timespans: Float[Tensor, "T B"] | None,
-        lengths: Int[Tensor, " B"] | None,
-    ) -> tuple[Float[Tensor, "T B H"], tuple[Float[Tensor, "B H"], ...]]:
+    def run(self, layer: int, reverse: bool, below: Below, state: Parts, timespans: Spans, lengths: Lengths) -> Ran:
         """Project the input, solve over all time in one scan; time spans have coefficients of their own."""
         self.record("scan")
         spans = timespans if lengths is None else None  # lengths alone end each sequence inside the scan

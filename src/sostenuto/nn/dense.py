@@ -9,10 +9,11 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from sostenuto.nn import certificates
+from sostenuto.nn.base import Below, Lengths
 from sostenuto.nn.certificates import Certificate, MemoryCertificate, not_provable, refused
 from sostenuto.nn.certificates.spans import Derivative, SpanCurve
 from sostenuto.nn.certificates.system import SectorSystem, bare, sector_system
@@ -76,14 +77,7 @@ class DenseLayer(FusedLayer):
     def discrete_map(self, layer: int = 0, *, reverse: bool = False, span: float = 1.0) -> DenseMap:
         """Give P, Q and W of the map that is really run, over a time span."""
 
-    def span_derivative(
-        self,
-        order: int,
-        layer: int,
-        reverse: bool,
-        low: float,
-        high: float,
-    ) -> list[SpanTerm]:
+    def span_derivative(self, order: int, layer: int, reverse: bool, low: float, high: float) -> list[SpanTerm]:
         """Give terms that bound the first or second derivative of P + QKW by the span, from ``low`` to ``high``."""
         raise NotImplementedError(f"steps of {type(self).__name__} by {self.integrator!r} lie on no curve")
 
@@ -104,8 +98,8 @@ class DenseLayer(FusedLayer):
         self,
         layer: int,  # noqa: ARG002
         reverse: bool,  # noqa: ARG002
-        below: list[Float[Tensor, "T B _"]],
-        lengths: Int[Tensor, " B"] | None,  # noqa: ARG002
+        below: Below,
+        lengths: Lengths,  # noqa: ARG002
     ) -> Float[Tensor, "T B _"]:
         """Give the input as it is: the scan projects it."""
         return below[-1]

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from sostenuto.checks import check_choice, require
-from sostenuto.nn.base import RecurrentLayer
+from sostenuto.nn.base import Below, Lengths, Parts, Ran, RecurrentLayer, Spans
 from sostenuto.ops.backend import BACKENDS
 from sostenuto.ops.step import Step, step_scan
 
@@ -86,13 +86,7 @@ class FusedLayer(RecurrentLayer):
     ) -> Float[Tensor, "T B S"]:
         """Run the fused scan over all time on what `enter` gives; components of a state stand side by side."""
 
-    def enter(
-        self,
-        layer: int,
-        reverse: bool,
-        below: list[Float[Tensor, "T B _"]],
-        lengths: Int[Tensor, " B"] | None,
-    ) -> Float[Tensor, "T B _"]:
+    def enter(self, layer: int, reverse: bool, below: Below, lengths: Lengths) -> Float[Tensor, "T B _"]:
         """Give what `trajectory` reads: the drive."""
         return self.drive(layer, reverse, below, lengths)
 
@@ -105,7 +99,7 @@ class FusedLayer(RecurrentLayer):
         layer: int,
         reverse: bool,
         below: list[Float[Tensor, "*batch _"]],
-        lengths: Int[Tensor, " B"] | None = None,  # noqa: ARG002
+        lengths: Lengths = None,  # noqa: ARG002
     ) -> Float[Tensor, "*batch G"]:
         """Project the input, V u + b, in one product over all time."""
         return F.linear(below[-1], *self.input_map(layer, reverse))
@@ -118,33 +112,14 @@ class FusedLayer(RecurrentLayer):
         self,
         layer: int,  # noqa: ARG002
         reverse: bool,  # noqa: ARG002
-        below: list[Float[Tensor, "T B _"]],  # noqa: ARG002
+        below: Below,  # noqa: ARG002
         states: Float[Tensor, "T B S"],
         start: Float[Tensor, "B S"],  # noqa: ARG002
     ) -> Float[Tensor, "T B H"]:
         """Turn states into outputs: the first component."""
         return states[..., : self.hidden_size]
 
-    def scan(
-        self,
-        layer: int,
-        reverse: bool,
-        below: list[Float[Tensor, "T B _"]],
-        state: tuple[Float[Tensor, "B H"], ...],
-        timespans: Float[Tensor, "T B"] | None,
-    ) -> tuple[Float[Tensor, "T B _"], tuple[Float[Tensor, "B H"], ...]]:
-        """Run one layer in one direction."""
-        return self.run(layer, reverse, below, state, timespans, None)
-
-    def run(
-        self,
-        layer: int,
-        reverse: bool,
-        below: list[Float[Tensor, "T B _"]],
-        state: tuple[Float[Tensor, "B H"], ...],
-        timespans: Float[Tensor, "T B"] | None,
-        lengths: Int[Tensor, " B"] | None,
-    ) -> tuple[Float[Tensor, "T B _"], tuple[Float[Tensor, "B H"], ...]]:
+    def run(self, layer: int, reverse: bool, below: Below, state: Parts, timespans: Spans, lengths: Lengths) -> Ran:
         """Take the fused scan unless the recurrence or real time spans ask for the loop."""
         if not self.fused or (timespans is not None and lengths is None):
             self.record("steps")
@@ -162,14 +137,7 @@ class FusedLayer(RecurrentLayer):
             states, end = run_ragged(run, entering, start, lengths)
         return self.emit(layer, reverse, below, states, start), end.chunk(len(state), dim=-1)
 
-    def walk(
-        self,
-        layer: int,
-        reverse: bool,
-        drive: Float[Tensor, "T B G"],
-        state: tuple[Float[Tensor, "B H"], ...],
-        timespans: Float[Tensor, "T B"] | None,
-    ) -> tuple[Float[Tensor, "T B H"], tuple[Float[Tensor, "B H"], ...]]:
+    def walk(self, layer: int, reverse: bool, drive: Float[Tensor, "T B G"], state: Parts, timespans: Spans) -> Ran:
         """Loop over steps; a span of 0 leaves the state as it is."""
         return step_scan(drive, state, self.advance(layer, reverse), timespans=timespans)
 

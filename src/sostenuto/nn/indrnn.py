@@ -2,12 +2,12 @@
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from sostenuto.checks import check_choice
 from sostenuto.nn import certificates
-from sostenuto.nn.base import weight_name
+from sostenuto.nn.base import Below, Lengths, weight_name
 from sostenuto.nn.certificates import Certificate, MemoryCertificate
 from sostenuto.nn.fused import FusedLayer, check_backend
 from sostenuto.nn.map_memory import CertifiedMap, Ends, map_memory
@@ -103,11 +103,7 @@ class IndRNN(FusedLayer):
                         self.weight(name, *cell).fill_(value)
 
     def drive(
-        self,
-        layer: int,
-        reverse: bool,
-        below: list[Float[Tensor, "*batch _"]],
-        lengths: Int[Tensor, " B"] | None = None,
+        self, layer: int, reverse: bool, below: list[Float[Tensor, "*batch _"]], lengths: Lengths = None
     ) -> Float[Tensor, "*batch G"]:
         """Project the input, normalize it with ``batch_norm``, add b."""
         read = torch.cat(below, dim=-1) if self.stacking == "dense" else below[-1]
@@ -129,7 +125,7 @@ class IndRNN(FusedLayer):
         self,
         layer: int,
         reverse: bool,
-        below: list[Float[Tensor, "T B _"]],
+        below: Below,
         states: Float[Tensor, "T B S"],
         start: Float[Tensor, "B S"],  # noqa: ARG002
     ) -> Float[Tensor, "T B H"]:

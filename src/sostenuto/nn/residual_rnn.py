@@ -1,11 +1,11 @@
 """The residual RNN: Euler steps of h′ = σ(W h + U u + b), the papers' neural-ODE RNN."""
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from sostenuto.checks import InputError, check_choice, check_positive
-from sostenuto.nn.base import LayerState, Recipe, uniform_by_width
+from sostenuto.nn.base import Below, LayerState, Lengths, Parts, Ran, Recipe, Spans, uniform_by_width
 from sostenuto.nn.dense import DenseLayer, DenseMap, Rate
 from sostenuto.nn.fused import check_backend
 from sostenuto.ops.activation import SLOPES, activate
@@ -97,15 +97,7 @@ class ResidualRNN(DenseLayer):
         matrices = self.discrete_map(layer, reverse=reverse, steps=steps)
         return self.scan_map(layer, reverse, entering, start, matrices)
 
-    def run(
-        self,
-        layer: int,
-        reverse: bool,
-        below: list[Float[Tensor, "T B _"]],
-        state: tuple[Float[Tensor, "B H"], ...],
-        timespans: Float[Tensor, "T B"] | None,
-        lengths: Int[Tensor, " B"] | None,
-    ) -> tuple[Float[Tensor, "T B _"], tuple[Float[Tensor, "B H"], ...]]:
+    def run(self, layer: int, reverse: bool, below: Below, state: Parts, timespans: Spans, lengths: Lengths) -> Ran:
         """Give each sequence its own step 1/T where there is no step size: spans, and so the loop, unless all agree."""
         if self.step_size is None and timespans is not None:
             counts = (timespans > 0).sum(0).clamp(min=1) if lengths is None else lengths

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sostenuto.checks import InputError, check_positive
-from sostenuto.nn.base import LayerState, RecurrentLayer, uniform_by_width
+from sostenuto.nn.base import Below, LayerState, Lengths, Parts, Ran, RecurrentLayer, Spans, uniform_by_width
 from sostenuto.nn.certified import GATED
 from sostenuto.ops.step import step_scan
 
@@ -58,14 +58,7 @@ class _ResidualGated(RecurrentLayer):
     def field(self, x: Tensor, hidden: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Give the rate of change of each component from the gates' input and recurrent parts."""
 
-    def scan(
-        self,
-        layer: int,
-        reverse: bool,
-        below: list[Float[Tensor, "T B _"]],
-        state: tuple[Float[Tensor, "B H"], ...],
-        timespans: Float[Tensor, "T B"] | None,
-    ) -> tuple[Float[Tensor, "T B H"], tuple[Float[Tensor, "B H"], ...]]:
+    def run(self, layer: int, reverse: bool, below: Below, state: Parts, timespans: Spans, lengths: Lengths) -> Ran:
         """Step the field; without a step size every sequence takes 1/T, T being its own length."""
         scale = self.step_size if self.step_size is not None else 1 / below[0].shape[0]
         if self.step_size is None and timespans is not None:

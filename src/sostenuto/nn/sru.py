@@ -4,10 +4,10 @@ import math
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
-from sostenuto.nn.base import Recipe
+from sostenuto.nn.base import Below, Lengths, Recipe
 from sostenuto.nn.certified import GATED
 from sostenuto.nn.fused import FusedLayer, check_backend
 from sostenuto.ops.diagonal import gated_scan
@@ -100,7 +100,7 @@ class SRU(FusedLayer):
         layer: int,
         reverse: bool,
         below: list[Float[Tensor, "*batch _"]],
-        lengths: Int[Tensor, " B"] | None = None,  # noqa: ARG002
+        lengths: Lengths = None,  # noqa: ARG002
     ) -> Float[Tensor, "*batch G"]:
         """Project the input to x̃ and the forget gate; the other gate comes after the scan."""
         weight = self.weight("weight_ih", layer, reverse)[: 2 * self.hidden_size]
@@ -119,12 +119,7 @@ class SRU(FusedLayer):
         return gated_scan(gates.contiguous(), values.contiguous(), start, own, backend=self.backend)[0]
 
     def emit(
-        self,
-        layer: int,
-        reverse: bool,
-        below: list[Float[Tensor, "T B _"]],
-        states: Float[Tensor, "T B S"],
-        start: Float[Tensor, "B S"],
+        self, layer: int, reverse: bool, below: Below, states: Float[Tensor, "T B S"], start: Float[Tensor, "B S"]
     ) -> Float[Tensor, "T B H"]:
         """Mix the new state with the input by the second gate, which reads the old one."""
         if not self.highway:

@@ -5,12 +5,12 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from sostenuto.checks import InputError, check_choice, require, sentence
 from sostenuto.nn import LAYERS
-from sostenuto.nn.base import Recipe, RecurrentLayer
+from sostenuto.nn.base import Below, Lengths, Parts, Ran, Recipe, RecurrentLayer, Spans
 from sostenuto.nn.certificates import BlockMaps, Certificate, MemoryCertificate, block_memory
 from sostenuto.nn.damped_oscillators import DampedOscillators, check_time_scales
 from sostenuto.ops.damped_block import LEAST_ROWS, BlockWeights, damped_block, mixed
@@ -153,15 +153,7 @@ class Stack(RecurrentLayer):
                 _space_time_scales(self.inner(reverse), layer, self.time_scales)
             self._scale_to_unit_size(layer, reverse)
 
-    def run(
-        self,
-        layer: int,
-        reverse: bool,
-        below: list[Float[Tensor, "T B _"]],
-        state: tuple[Float[Tensor, "B H"], ...],
-        timespans: Float[Tensor, "T B"] | None,
-        lengths: Int[Tensor, " B"] | None,
-    ) -> tuple[Float[Tensor, "T B H"], tuple[Float[Tensor, "B H"], ...]]:
+    def run(self, layer: int, reverse: bool, below: Below, state: Parts, timespans: Spans, lengths: Lengths) -> Ran:
         """Run one block: read, normalize, look into the past, mix, add; damped oscillators in one op."""
         stream, inner = self._widened(layer, reverse, below[-1]), self.inner(reverse)
         norm, norm_bias, scale, direct, gate, gate_bias = self._maps(layer, reverse)
@@ -180,17 +172,6 @@ class Stack(RecurrentLayer):
         normed = F.layer_norm(stream, (self.hidden_size,), norm, norm_bias)
         past, end = inner.run(layer, False, [normed], state, timespans, lengths)
         return mixed(stream, past, normed, scale, direct, gate, gate_bias), end
-
-    def scan(
-        self,
-        layer: int,
-        reverse: bool,
-        below: list[Float[Tensor, "T B _"]],
-        state: tuple[Float[Tensor, "B H"], ...],
-        timespans: Float[Tensor, "T B"] | None,
-    ) -> tuple[Float[Tensor, "T B H"], tuple[Float[Tensor, "B H"], ...]]:
-        """Run one block."""
-        return self.run(layer, reverse, below, state, timespans, None)
 
     def vector_field(
         self, h: Float[Tensor, "*batch state"], x: Float[Tensor, "*batch channel"], *, layer: int = 0

@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from sostenuto.checks import InputError, check_choice, check_count, check_positive, require
 from sostenuto.constraints.at_least import AtLeast
-from sostenuto.nn.base import LayerCall, LayerState, check_sizes, weight_name
+from sostenuto.nn.base import Below, LayerCall, LayerState, Lengths, Parts, Ran, Spans, check_sizes, weight_name
 from sostenuto.nn.dropout import dropout_masks
 from sostenuto.nn.oscillator_layer import OscillatorLayer, warn_of_divergence
 from sostenuto.nn.sequences import LayerInput, Timespans, is_readable
@@ -262,14 +262,15 @@ class UnICORNN(OscillatorLayer):
         result: Any = self._run_together(call, outputs=False)
         return tuple(part.squeeze(1) for part in result[1:]) if call.sequences.unbatched else result[1:]
 
-    def scan(
+    def run(
         self,
         layer: int,
         reverse: bool,
-        below: list[Float[Tensor, "T B _"]],
-        state: tuple[Float[Tensor, "B H"], ...],
-        timespans: Float[Tensor, "T B"] | None,
-    ) -> tuple[Float[Tensor, "T B H"], tuple[Float[Tensor, "B H"], ...]]:
+        below: Below,
+        state: Parts,
+        timespans: Spans,
+        lengths: Lengths,  # noqa: ARG002
+    ) -> Ran:
         """Project the input in one product over all time, then run the oscillators."""
         if self.memory == "recompute":
             y, z = (part[None] for part in state)

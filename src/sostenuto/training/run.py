@@ -1,7 +1,6 @@
 """One run from data to result: divide, encode, build, train, score. The CLI and the estimators both call it."""
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from sostenuto.results import FitResult
 from sostenuto.training.config import RunConfig
 from sostenuto.training.objective import Objective
 from sostenuto.training.predict import not_finite, predictions, raw_predictions
-from sostenuto.training.probes import Probe
 from sostenuto.training.processes import environment, make_accelerator
 from sostenuto.training.run_folder import (
     MARK,
@@ -54,23 +52,16 @@ def fit_parts(
     parts: Parts,
     config: RunConfig,
     *,
-    folder: Path | None = None,
-    resume: bool = False,
-    retrain: bool = False,
-    device: str = "auto",
-    probes: dict[str, Probe] | None = None,
     encoding: Encoding | None = None,
     class_weights: torch.Tensor | None = None,
-    after_checkpoint: Callable[[], None] | None = None,
-    progress: bool = True,
     keep_diverged: bool = False,
+    **options: Any,
 ) -> Fitted:
     """Encode, build and train; the weights are a function of config, data and (on CPU) nothing else.
 
-    ``retrain`` lets a resumed run continue with other settings of the training; one that had diverged restarts from
-    its best weights. ``encoding`` is that of the training part, learned here where it is not given. ``class_weights``
-    (one number per class, in the encoding's order) replaces what ``config`` says of them. ``after_checkpoint`` is the
-    trainer's. A training that diverges raises `DivergedError`, or with ``keep_diverged`` leaves earlier weights.
+    ``encoding`` is that of the training part, learned here where it is not given. ``class_weights`` (one number per
+    class, in the encoding's order) replaces what ``config`` says of them. Further ``options`` are those of `Trainer`. A
+    training that diverges raises `DivergedError`, or with ``keep_diverged`` leaves earlier weights.
     """
     encoding = encoding or _encoding(parts, config)
     train = encoding.encode(parts.train)
@@ -81,29 +72,16 @@ def fit_parts(
     objective = Objective.of(encoding, config.training, train)
     if class_weights is not None:
         objective = replace(objective, class_weights=class_weights)
-    trainer = Trainer(
-        model,
-        objective,
-        config.training,
-        train,
-        validation,
-        folder=folder,
-        resume=resume,
-        retrain=retrain,
-        device=device,
-        probes=probes,
-        batch_transform=parts.whole.batch_transform,
-        after_checkpoint=after_checkpoint,
-        progress=progress,
-    )
+    transform = parts.whole.batch_transform
+    trainer = Trainer(model, objective, config.training, train, validation, batch_transform=transform, **options)
     try:
         trainer.run()
     except DivergedError:
         if not keep_diverged:
             raise
-    reached = trainer.state.progress
     accelerator = trainer.accelerator
-    return Fitted(model, encoding, reached, objective, str(accelerator.device), accelerator.is_main_process)
+    progress = trainer.state.progress
+    return Fitted(model, encoding, progress, objective, str(accelerator.device), accelerator.is_main_process)
 
 
 def run(
@@ -114,30 +92,12 @@ def run(
     resume: bool = False,
     retrain: bool = False,
     device: str = "auto",
-    probes: dict[str, Probe] | None = None,
-    progress: bool = True,
+    **options: Any,
 ) -> FitResult | None:
-    """Train on ``dataset`` and store the run in ``folder``; every process but the first returns None."""
-    fitted, parts, config = _trained(
-        dataset,
-        config,
-        folder,
-        resume=resume,
-        retrain=retrain,
-        device=device,
-        probes=probes,
-        progress=progress,
-    )
-    if not fitted.is_main_process:
-        return None
-    check_finite(fitted.model)
-    save_model(folder / MODEL, StoredModel(fitted.model, fitted.encoding, config.model, {MARK: run_mark(config)}))
-    return evaluate(parts, fitted, config, folder)
+    """Train on ``dataset`` and store the run in ``folder``; every process but the first returns None.
 
-
-def _trained(
-    dataset: Dataset, config: RunConfig, folder: Path, *, resume: bool, retrain: bool, device: str, **options: Any
-) -> tuple[Fitted, Parts, RunConfig]:
+    ``options`` are those of `Trainer`; ``retrain`` lets a resumed run continue with other settings of the training.
+    """
     config = replace(config, data=with_checksum(config.data, dataset.train))
     rows = read_rows(folder / SPLIT, dataset) if resume else None
     parts = divide(dataset, config.data, seed=config.training.seed, rows=rows)
@@ -151,21 +111,13 @@ def _trained(
     elif make_accelerator(device).is_main_process:
         write_rows(folder / SPLIT, parts)
         write_atomically(path, config.to_toml())
-    return (
-        fit_parts(
-            parts,
-            config,
-            folder=folder,
-            resume=resume,
-            retrain=retrain,
-            device=device,
-            encoding=encoding,
-            keep_diverged=True,
-            **options,
-        ),
-        parts,
-        config,
-    )
+    options |= {"folder": folder, "resume": resume, "retrain": retrain, "device": device}
+    fitted = fit_parts(parts, config, encoding=encoding, keep_diverged=True, **options)
+    if not fitted.is_main_process:
+        return None
+    check_finite(fitted.model)
+    save_model(folder / MODEL, StoredModel(fitted.model, fitted.encoding, config.model, {MARK: run_mark(config)}))
+    return evaluate(parts, fitted, config, folder)
 
 
 def _check_same(stored: RunConfig, given: RunConfig, folder: Path) -> None:

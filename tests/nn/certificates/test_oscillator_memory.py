@@ -185,7 +185,7 @@ def test_a_certificate_says_what_it_is_about():
         layer.memory_certificate(drive=-1.0)
 
     class Louder(UnICORNN):
-        def scan(self, *args):
-            return super().scan(*args)
+        def run(self, *args):
+            return super().run(*args)
 
-    assert "Louder changes scan" in Louder(1, 4).memory_certificate().reason
+    assert "Louder changes run" in Louder(1, 4).memory_certificate().reason
