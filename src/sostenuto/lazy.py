@@ -1,10 +1,9 @@
 """Packages whose public names are imported when they are first used."""
 
-import ast
 import importlib
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from functools import cache
 from typing import Any, TypeVar
 
 Value = TypeVar("Value")
@@ -19,13 +18,9 @@ def lazy_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[
     >>> sostenuto.kernels.RBF.__module__
     'sostenuto.kernels.rbf'
     """
-    tree = ast.parse(Path(file).read_text(encoding="utf-8"))
-    blocks = (node.body for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
-    imports = (line for block in blocks for line in block if isinstance(line, ast.ImportFrom))
-    homes = {name.name: line.module for line in imports if line.module != "typing" for name in line.names}
 
     def get(name: str) -> Any:
-        home = homes.get(name)
+        home = _homes(file).get(name)
         if home is not None and home != package:
             return getattr(importlib.import_module(home), name)
         try:
@@ -38,6 +33,17 @@ def lazy_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[
         raise AttributeError(f"module {package!r} has no attribute {name!r}; public names are: {known}")
 
     return get, lambda: list(sys.modules[package].__all__)
+
+
+@cache
+def _homes(file: str) -> dict[str, str | None]:
+    import ast
+
+    with open(file, encoding="utf-8") as source:  # noqa: PTH123 - pathlib takes longer to import than this to run
+        tree = ast.parse(source.read())
+    blocks = (node.body for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+    imports = (line for block in blocks for line in block if isinstance(line, ast.ImportFrom))
+    return {name.name: line.module for line in imports for name in line.names}
 
 
 class LazyTable(Mapping[str, Value]):
