@@ -108,10 +108,10 @@ class LeakyRNN(DenseLayer):
 ''',
     "nn/__init__.py": [
         (
-            "from sostenuto.nn.lipschitz_rnn",
-            "from sostenuto.nn.leaky_rnn import LeakyRNN\nfrom sostenuto.nn.lipschitz_rnn",
+            "    from sostenuto.nn.lipschitz_rnn",
+            "    from sostenuto.nn.leaky_rnn import LeakyRNN\n    from sostenuto.nn.lipschitz_rnn",
         ),
-        ('    "sru": SRU,\n', '    "sru": SRU,\n    "leaky": LeakyRNN,\n'),
+        ('        "sru": "SRU",\n', '        "sru": "SRU",\n        "leaky": "LeakyRNN",\n'),
     ],
 }
 USE_LAYER = """
@@ -122,6 +122,7 @@ x, state = torch.randn(3, 6, 2), None
 for t in range(6):
     last, state = one.step(x[:, t], state)
 torch.testing.assert_close(last, one(x)[0][:, -1])
+assert so.nn.Stack(2, 4, layer="leaky")(torch.randn(5, 3, 2))[0].shape == (5, 3, 4)
 model = so.RecurrentClassifier("leaky", hidden_size=4, epochs=1).fit(np.random.randn(12, 6, 2), [0, 1] * 6)
 assert model.predict(np.random.randn(2, 6, 2)).shape == (2,)
 """
