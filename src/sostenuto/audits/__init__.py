@@ -4,8 +4,9 @@
 Names are imported when first used.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from sostenuto.lazy import lazy_names
 
 if TYPE_CHECKING:
     from sostenuto.audits.adapter import adapt
@@ -36,38 +37,6 @@ if TYPE_CHECKING:
     from sostenuto.audits.stability.perturbation import perturbation_error, stability_radius
     from sostenuto.audits.stability.state_spectrum import state_spectrum
     from sostenuto.audits.stability.teacher_filter import teacher_filter
-
-_HOMES = {
-    "adapter": ("adapt",),
-    "audit": ("AuditReport",),
-    "base": ("AuditResult", "Check"),
-    "curvature.hessian": ("hessian_spectrum",),
-    "curvature.surface": ("loss_surface",),
-    "generalization.calibration": ("calibration",),
-    "generalization.gap": ("generalization_gap",),
-    "generalization.skill": ("skill",),
-    "gradients.flow": ("gradient_flow",),
-    "gradients.oscillator_gradients": ("oscillator_gradient_bounds",),
-    "memory.attribution": ("attribution",),
-    "memory.data_memory": ("data_memory",),
-    "memory.exponential_sums": ("fit_exponential_sum", "perturbed_sum_error"),
-    "memory.function": ("memory_function",),
-    "memory.tokens": ("token_memory",),
-    "robustness.adversarial": ("adversarial_accuracy",),
-    "robustness.certified_accuracy": ("certified_accuracy",),
-    "robustness.certified_radius": ("certified_radius",),
-    "robustness.noise": ("noise_accuracy",),
-    "stability.certified_stability": ("certified_stability",),
-    "stability.fixed_points": ("fixed_points",),
-    "stability.linearized_unit": ("linearized_gru", "linearized_lstm"),
-    "stability.lyapunov_spectrum": ("lyapunov_spectrum",),
-    "stability.oscillator_saddles": ("oscillator_saddles",),
-    "stability.oscillator_states": ("oscillator_state_bound",),
-    "stability.perturbation": ("perturbation_error", "stability_radius"),
-    "stability.state_spectrum": ("state_spectrum",),
-    "stability.teacher_filter": ("teacher_filter",),
-}
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "AuditReport",
@@ -104,12 +73,4 @@ __all__ = [
     "token_memory",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME_OF:
-        return getattr(importlib.import_module(f"sostenuto.audits.{_HOME_OF[name]}"), name)
-    raise AttributeError(f"module 'sostenuto.audits' has no attribute {name!r}; it has: {', '.join(__all__)}")
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
+__getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -1,7 +1,8 @@
 """scikit-learn estimators on sequences: fit, predict, score, search and pipe like any other."""
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from sostenuto.lazy import lazy_names
 
 if TYPE_CHECKING:
     from sostenuto.estimators.forecast.forecaster import Forecaster
@@ -30,24 +31,4 @@ __all__ = [
     "RecurrentRegressor",
 ]
 
-HOMES = {
-    "Forecaster": "sostenuto.estimators.forecast.forecaster",
-    "NystroemRNTK": "sostenuto.estimators.rntk.nystroem",
-    "OscillatorClassifier": "sostenuto.estimators.oscillators.classifier",
-    "OscillatorFeatures": "sostenuto.estimators.oscillators.features",
-    "OscillatorKernel": "sostenuto.estimators.oscillators.kernel",
-    "OscillatorRegressor": "sostenuto.estimators.oscillators.ridge",
-    "OscillatorStepClassifier": "sostenuto.estimators.oscillators.steps",
-    "OscillatorStepRegressor": "sostenuto.estimators.oscillators.steps",
-    "RNTKClassifier": "sostenuto.estimators.rntk.classifier",
-    "RNTKRegressor": "sostenuto.estimators.rntk.regressor",
-    "RecurrentClassifier": "sostenuto.estimators.recurrent",
-    "RecurrentRegressor": "sostenuto.estimators.recurrent",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import an estimator when it is first asked for: a fit from the command line needs none or one of them."""
-    if name not in HOMES:
-        raise AttributeError(f"module 'sostenuto.estimators' has no attribute {name!r}")
-    return getattr(importlib.import_module(HOMES[name]), name)
+__getattr__, __dir__ = lazy_names(__name__, __file__)
