@@ -16,16 +16,23 @@ from typing import Any
 
 from packaging.requirements import Requirement
 
+# Packages whose metadata state no license, with the one that their publisher names.
+STATED_ELSEWHERE = {"cuda-toolkit": "NVIDIA CUDA Toolkit End User License Agreement"}
+
 
 def name_of(one: Distribution) -> str:
     """Give a package's name as indexes write it."""
     return re.sub(r"[-_.]+", "-", one.metadata["Name"]).lower()
 
 
-def needs(one: Distribution) -> list[str]:
-    """Name what a package requires here, without its extras."""
+def needs(one: Distribution, extras: frozenset[str]) -> list[Requirement]:
+    """List what a package requires here, with the extras that were asked of it."""
     wanted = [Requirement(text) for text in one.requires or []]
-    return sorted({row.name for row in wanted if row.marker is None or row.marker.evaluate({"extra": ""})})
+
+    def is_needed(row: Requirement) -> bool:
+        return row.marker is None or any(row.marker.evaluate({"extra": extra}) for extra in ("", *extras))
+
+    return [row for row in wanted if is_needed(row)]
 
 
 def license_of(one: Distribution) -> dict[str, Any]:
@@ -34,7 +41,8 @@ def license_of(one: Distribution) -> dict[str, Any]:
     if expression:
         return {"expression": expression}
     rows = [row.rpartition(" :: ")[2] for row in one.metadata.get_all("Classifier") or [] if row.startswith("License")]
-    words = ", ".join(rows) or next(iter((one.metadata.get("License") or "").split("\n")), "").strip()
+    words = ", ".join(rows) or (one.metadata.get("License") or "").partition("\n")[0].strip()
+    words = words or STATED_ELSEWHERE.get(name_of(one), "")
     if not words:
         raise SystemExit(f"expected a license in the metadata of {name_of(one)}, got none")
     return {"license": {"name": words}}
@@ -42,25 +50,29 @@ def license_of(one: Distribution) -> dict[str, Any]:
 
 def bill(package: str) -> dict[str, Any]:
     """Collect a package and all that it needs, in the form of CycloneDX."""
-    found: dict[str, tuple[dict[str, Any], list[str]]] = {}
-    waiting = [package]
+    components: dict[str, dict[str, Any]] = {}
+    edges: dict[str, set[str]] = {}
+    waiting, seen = [Requirement(package)], set()
     while waiting:
-        one = distribution(waiting.pop())
+        row = waiting.pop()
+        one, extras = distribution(row.name), frozenset(row.extras)
         name, version = name_of(one), one.version
-        if name in found:
+        if (name, extras) in seen:
             continue
-        required = needs(one)
+        seen.add((name, extras))
+        required = needs(one, extras)
         waiting += required
         reference = f"pkg:pypi/{name}@{version.replace('+', '%2B')}"
-        component = {"type": "library", "bom-ref": reference, "name": name, "version": version, "purl": reference}
-        found[name] = ({**component, "licenses": [license_of(one)]}, [name_of(distribution(row)) for row in required])
-    references = {name: component["bom-ref"] for name, (component, _) in found.items()}
-    subject = found[name_of(distribution(package))][0]
+        part = {"type": "library", "bom-ref": reference, "name": name, "version": version, "purl": reference}
+        components[name] = {**part, "licenses": [license_of(one)]}
+        edges.setdefault(name, set()).update(name_of(distribution(other.name)) for other in required)
+    references = {name: component["bom-ref"] for name, component in components.items()}
+    subject = components.pop(name_of(distribution(package)))
     content: dict[str, Any] = {
-        "components": [component for _, (component, _) in sorted(found.items()) if component is not subject],
+        "components": [component for _, component in sorted(components.items())],
         "dependencies": [
-            {"ref": references[name], "dependsOn": sorted(references[row] for row in set(rows))}
-            for name, (_, rows) in sorted(found.items())
+            {"ref": references[name], "dependsOn": sorted(references[row] for row in rows)}
+            for name, rows in sorted(edges.items())
         ],
     }
     seconds = int(os.environ.get("SOURCE_DATE_EPOCH", datetime.now(UTC).timestamp()))

@@ -52,6 +52,13 @@ def test_the_bill_of_materials_names_all_that_the_base_install_brings() -> None:
     assert parts["llvmlite"]["bom-ref"] in needs[parts["numba"]["bom-ref"]]
 
 
+def test_extras_that_are_asked_for_are_followed() -> None:
+    needs = docs_module("sbom", "release").needs
+    one = SimpleNamespace(requires=["a", "b; extra == 'more'", "c[d]; python_version < '3'"])
+    assert [row.name for row in needs(one, frozenset())] == ["a"]
+    assert [row.name for row in needs(one, frozenset({"more"}))] == ["a", "b"]
+
+
 def test_a_package_without_a_license_is_told() -> None:
     metadata = Message()
     metadata["Name"] = "nameless"
