@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean, stdev
 
 from sostenuto.experiments.catalog import find, names
 from sostenuto.experiments.expectation import NOT_RUN, ORDER, STANDARD_ERRORS
@@ -150,13 +151,15 @@ def _rerun_table(result: ExperimentResult, again: Sequence[ExperimentResult]) ->
     """Lay the numbers of reruns beside the stored ones."""
     if not again:
         return []
-    head = ("quantity", f"seed {result.seed}", *(f"seed {one.seed}" for one in again))
+    head = ("quantity", f"seed {result.seed}", *(f"seed {one.seed}" for one in again), "all of them")
     lines = ["", "## Again, with other seeds", "", f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for one in result.numbers:
         others = [{each.name: each for each in run.numbers}[one.name] for run in again]
         told = [f"{ours(each) if each.value is not None else each.verdict}: {lands(one, each)}" for each in others]
         first = ours(one) if one.value is not None else one.verdict
-        lines.append(f"| {' | '.join(map(_plain, (one.name, first, *told)))} |")
+        values = [each.value for each in (one, *others) if each.value is not None]
+        whole = f"{number(fmean(values))} ± {number(stdev(values), digits=2)}" if len(values) > 1 else "–"
+        lines.append(f"| {' | '.join(map(_plain, (one.name, first, *told, whole)))} |")
     facts = "; ".join(f"`{one.command}` at {one.commit}" for one in again)
     return [*lines, "", f"Within: two standard errors of the difference. {facts}."]
 
