@@ -1,5 +1,6 @@
-"""What comes with a release: the lock and the bill of materials."""
+"""What comes with a release: the lock, the bill of materials, and the record of the wheel where little is allowed."""
 
+import json
 import re
 import tomllib
 from email.message import Message
@@ -64,3 +65,16 @@ def test_a_package_without_a_license_is_told() -> None:
     metadata["Name"] = "nameless"
     with pytest.raises(SystemExit, match="expected a license in the metadata of nameless"):
         docs_module("sbom", "release").license_of(SimpleNamespace(metadata=metadata))
+
+
+def test_the_wheel_works_where_little_is_allowed() -> None:
+    """Where the table is not the record, ``make try-wheel`` writes both."""
+    wheel = docs_module("try_wheel", "release")
+    page = wheel.PAGE.read_text(encoding="utf-8")
+    assert page.partition(wheel.BEGIN)[2].partition(wheel.END)[0].strip() == wheel.table(wheel.RESULT)
+    tried = json.loads(wheel.RESULT.read_text(encoding="utf-8"))["interpreters"]
+    assert {one["python"].rpartition(".")[0] for one in tried} >= {"3.11", "3.13"}
+    assert all(wheel.sound(one) for one in tried)
+    failed = {**tried[0], "steps": {**tried[0]["steps"], "fit": {"well": False}}}
+    assert not wheel.sound(failed)
+    assert not wheel.sound({**tried[0], "writable": 3})
