@@ -105,3 +105,15 @@ for line in sys.stdin:
     assert record["against"]["MiniRocketClassifier"] == {"ahead": 1, "equal": 0, "behind": 0}
     monkeypatch.setattr(oscillator_features, "_ours", None)  # nothing is left to measure
     assert oscillator_features.run(**settings) == record
+
+
+def test_steps_are_dropped_and_read_in_two_ways(real_data):
+    from sostenuto.benchmarks import dropped_steps
+
+    record = dropped_steps.run(progress=False, sets=("Chinatown", "GunPoint"), draws=1, data_dir=str(real_data))
+    row = record["sets"]["GunPoint"]
+    assert row["whole"] >= 0.95
+    assert min(row["irregular"] + row["grid"]) > 0.8
+    assert record["differences"]["whole − grid"]["mean"] == pytest.approx(
+        record["mean"]["whole"] - record["mean"]["grid"]
+    )

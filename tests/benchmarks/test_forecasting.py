@@ -12,18 +12,20 @@ def test_every_series_is_whole(name):
 
 
 def test_measures_the_forecaster_beside_simple_forecasts():
-    record = forecasting.run(progress=False, names=("nottingham",))
+    record = forecasting.run(progress=False, names=("nottingham",), draws=2)
     row = record["series"]["nottingham"]
     assert set(row["ratios"]) == {"previous value", "seasonal naive", "ridge on lags"}
     assert row["ratios"]["seasonal naive"] < 0.9
     assert row["ratios"]["ridge on lags"] < 1
     assert record["ahead_of_all"] == 1
+    assert record["intervals"].keys() == forecasting.LAWS.keys()
+    assert 0 <= record["intervals"]["trend"]["150"]["mean"] <= 1
 
 
 def test_a_series_that_is_not_at_hand_is_named(monkeypatch, tmp_path):
     monkeypatch.delenv("SOSTENUTO_DATA", raising=False)
     monkeypatch.setenv("SOSTENUTO_CACHE", str(tmp_path))
-    record = forecasting.run(progress=False, names=("google",), data_dir=str(tmp_path))
+    record = forecasting.run(progress=False, names=("google",), data_dir=str(tmp_path), draws=2)
     assert list(record["left_out"]) == ["google"]
 
 

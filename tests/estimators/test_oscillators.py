@@ -130,6 +130,27 @@ def test_only_ratios_of_timespans_matter():
         seconds.predict(X)
 
 
+def test_missing_steps_are_drawn_through_as_missing_values_are():
+    """Left out with its time or NaN: a missing step makes no difference, in whole sequences and in streams."""
+    X, y = waves(40)
+    holes, kept = X.copy(), np.ones(80, bool)
+    kept[[10, 11, 12, 30, 50, 51]] = False
+    holes[:, ~kept] = np.nan
+    filled = so.OscillatorClassifier(100, random_state=0).fit(holes, y)
+    spans = np.tile(np.diff(np.flatnonzero(kept), prepend=-1), (40, 1)).astype(float)
+    timed = so.OscillatorClassifier(100, random_state=0).fit(X[:, kept], y, timespans=spans)
+    np.testing.assert_allclose(timed.predict_proba(X[:, kept], timespans=spans), filled.predict_proba(holes), atol=1e-3)
+    stream = timed.stream()
+    for value, span in zip(X[0, kept], spans[0], strict=True):
+        stream.push(value, span)
+    np.testing.assert_allclose(
+        stream.features(), timed._read(X[:1, kept], spans[:1]).features(timed.bank_)[0], atol=1e-6
+    )
+    far = spans.copy()
+    far[:, 5] = 1e6  # in a few pieces
+    assert np.isfinite(timed.predict_proba(X[:, kept], timespans=far)).all()
+
+
 def test_missing_values_are_drawn_through():
     X, y = waves(60)
     holes = X.copy()

@@ -2,7 +2,7 @@
 
 Every series is backtested: three fits, each on the past of its fold, forecasts from up to 20 origins inside it. The
 seasonal-naive forecast is told the true season; the forecaster looks for it itself. Settings were chosen on
-`CHOSEN_ON`; the others had no part in it.
+`CHOSEN_ON`; the others had no part in it. Intervals are also judged on many draws of `LAWS`, one forecast each.
 """
 
 import time
@@ -24,6 +24,7 @@ CHOSEN_ON = (
     "level shifts", "random walk", "damped oscillation", "second order", "pressure", "sunspots",
 )  # fmt: skip
 FOLDS = 3
+DRAWS, AHEAD = 60, 12
 Series = tuple[np.ndarray, int, int]
 """Values, the steps to forecast, the season in steps (0: none)."""
 
@@ -94,13 +95,23 @@ GENERATED: dict[str, Callable[[np.random.Generator], Series]] = {
     "Mackey-Glass": mackey_glass,
     "random walk": random_walk,
 }
+LAWS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "season": lambda noise: 3 * np.sin(2 * np.pi * np.arange(len(noise)) / 12) + noise,
+    "trend": lambda noise: 0.05 * np.arange(len(noise)) + noise,
+    "autoregression": lambda noise: _autoregression((0.8,), noise),
+    "random walk": np.cumsum,
+    "season on a walk": lambda noise: 3 * np.sin(2 * np.pi * np.arange(len(noise)) / 12) + 0.3 * np.cumsum(noise),
+}
+"""What is made of normal noise to see how many values lie inside intervals."""
 ARCHIVED = {"google": ("google-stock", 14, 5), "pressure": ("ucr/PigCVP", 20, 0)}
 """Series of data sets that must be at hand: the closing price, and the first pig's central venous pressure."""
 NAMES = (*CLASSICS, *ARCHIVED, *GENERATED)
 
 
-def run(progress: bool = True, names: tuple[str, ...] = NAMES, data_dir: str | None = None) -> dict[str, Any]:
-    """Return rmse of each method on each series, ratios of the forecaster's to the others', and the seconds."""
+def run(
+    progress: bool = True, names: tuple[str, ...] = NAMES, data_dir: str | None = None, draws: int = DRAWS
+) -> dict[str, Any]:
+    """Return rmse of each method on each series, ratios of the forecaster's to the others', seconds, and coverage."""
     record: dict[str, Any] = {"folds": FOLDS, "chosen_on": list(CHOSEN_ON), "series": {}, "left_out": {}}
     for name in tqdm(names, desc="forecasting", unit="series", disable=not progress):
         try:
@@ -112,7 +123,22 @@ def run(progress: bool = True, names: tuple[str, ...] = NAMES, data_dir: str | N
     rows = record["series"].values()
     record["ahead_of_all"] = sum(max(row["ratios"].values()) < 1 for row in rows)
     record["not_worse_than_any"] = sum(max(row["ratios"].values()) <= 1.005 for row in rows)
+    record["intervals"] = {law: {str(steps): covered(law, steps, draws) for steps in (60, 150, 400)} for law in LAWS}
     return record
+
+
+def covered(law: str, steps: int, draws: int) -> dict[str, float]:
+    """Give the share of values inside 90 % intervals after ``steps`` of a law, of the nearest and farthest third."""
+    inside = []
+    for seed in range(draws):
+        values = LAWS[law](np.random.default_rng(seed).normal(size=steps + AHEAD))
+        low, high = Forecaster(AHEAD, random_state=0).fit(values[:steps]).predict_interval()[..., 0]
+        inside.append((low <= values[steps:]) & (values[steps:] <= high))
+    found = np.array(inside)
+    error = float(found.mean(1).std(ddof=1)) / draws**0.5
+    near, far = found[:, : AHEAD // 3], found[:, -AHEAD // 3 :]
+    means = {"mean": found, "near": near, "far": far}
+    return {"standard_error": error} | {name: float(part.mean()) for name, part in means.items()}
 
 
 def load(name: str, data_dir: str | None = None) -> Series:

@@ -64,7 +64,7 @@ def run(
 ) -> dict[str, Any]:
     """Return accuracy and seconds of every method on every set, their means, and how often each is ahead."""
     peers = peers or os.environ.get("SOSTENUTO_PEERS")
-    sets = sets or _at_hand(data_dir)
+    sets = sets or at_hand(data_dir)
     kept = Path(os.environ["SOSTENUTO_RESUME"]) if "SOSTENUTO_RESUME" in os.environ else None
     lines = kept.read_text(encoding="utf-8").splitlines() if kept and kept.exists() else []
     found = {(seed, name): row for seed, name, row in map(json.loads, lines)}
@@ -73,10 +73,10 @@ def run(
         path = Path(folder) / "set.npz"
         warm = [(0, sets[0])] if wanted else []  # compiles what is timed then
         for turn, (seed, name) in enumerate(tqdm([*warm, *wanted], desc=TITLE, unit="set", disable=not progress)):
-            parts = _parts(name, data_dir)
-            np.savez(path, **parts)
+            data = parts(name, data_dir)
+            np.savez(path, **data)
             asked = [peer for peer in (PEERS if peers else ()) if seed < SEEDS[peer]]
-            row = {OURS: _ours(parts, seed)} | {peer: others.ask(path, peer, seed) for peer in asked}
+            row = {OURS: _ours(data, seed)} | {peer: others.ask(path, peer, seed) for peer in asked}
             if turn:
                 found[seed, name] = row
                 if kept:
@@ -178,14 +178,15 @@ class _Peers:
         return json.loads(self._process.stdout.readline())
 
 
-def _at_hand(data_dir: str | None) -> tuple[str, ...]:
+def at_hand(data_dir: str | None) -> tuple[str, ...]:
     """List the sets of the archive that are on this machine."""
     folder = Path(data_dir or os.environ.get("SOSTENUTO_DATA", "")) / "ucr"
     require(folder.is_dir(), f"expected the UCR archive in {folder}", "got no folder", "name its parent SOSTENUTO_DATA")
     return tuple(sorted(path.name for path in folder.iterdir() if path.is_dir()))
 
 
-def _parts(name: str, data_dir: str | None) -> dict[str, Any]:
+def parts(name: str, data_dir: str | None) -> dict[str, Any]:
+    """Load a set, missing values drawn through."""
     data = datasets.load(f"ucr/{name}", data_dir=data_dir)
     assert data.test is not None, "the archive has a test part for every set"
     arrays: dict[str, Any] = {}

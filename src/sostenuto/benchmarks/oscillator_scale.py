@@ -3,7 +3,7 @@
 The floor of a set of N sequences of T steps for U units is a product of the (N, T) data with a (T, U) matrix in
 float32: one multiply-add per sequence, step and unit, at the speed of BLAS. Beside it stand the features alone and the
 whole of `OscillatorClassifier`, fit and predict, on sequences of noise and a wave of FordA's size. Everything is
-measured in turn in one process; run it with ``OMP_NUM_THREADS=1`` for one core.
+measured in turn in one process, in seconds of the processor; run it with ``OMP_NUM_THREADS=1`` for one core.
 """
 
 import resource
@@ -119,6 +119,6 @@ def _waves(count: int, steps: int, generator: np.random.Generator) -> tuple[np.n
 
 
 def _seconds(job: Callable[[], Any]) -> float:
-    began = time.perf_counter()
+    began = time.process_time()
     job()
-    return time.perf_counter() - began
+    return time.process_time() - began

@@ -154,12 +154,12 @@ class Forecaster(ForecastState):
         """Give the lower and upper ends of an interval around each forecast, arguments as for `predict`.
 
         Split conformal prediction, one horizon and channel at a time: the half width is the recent mean absolute
-        change of the series times the ⌈(n + 1)·coverage⌉-th least of n such ratios |error| / recent change from
-        rolling origins, whose forecasts were made without them. If these ratios and the future one are exchangeable,
-        the interval holds the value with a probability of at least ``coverage``. Series are exchangeable only
-        approximately: origins overlap, and what changes its law voids the statement. It is about each horizon alone,
-        not about all at once. With n < coverage / (1 − coverage) origins the largest ratio serves, and the
-        probability is n / (n + 1).
+        change of the series times a quantile of such ratios |error| / recent change from n rolling origins, whose
+        forecasts were made without them. Origins overlap, so that the n ratios are worth m ≤ n, by their
+        autocorrelation; the quantile is that of ⌈(m + 1)·coverage⌉ of m. If the ratios and the future one were
+        exchangeable, and m = n, the interval would hold the value with a probability of at least ``coverage``. It is
+        about each horizon alone, not about all at once. With m < coverage / (1 − coverage) the largest ratio serves,
+        and the probability is about m / (m + 1).
         """
         wanted = self.coverage if coverage is None else coverage
         check_fraction("coverage", wanted)

@@ -197,13 +197,29 @@ def recent_change(values: Float[np.ndarray, "time channel"], window: int) -> Flo
 def conformal_quantile(
     scores: Float[np.ndarray, "n ahead channel"], coverage: float
 ) -> Float[np.ndarray, "ahead channel"]:
-    """Give the ⌈(n + 1)·coverage⌉-th least score, the largest where n is too small for that.
+    """Give per horizon the least score with a share of ⌈(m + 1)·coverage⌉ / m at or below it, at most the largest.
+
+    m = n / (1 + 2 Σ ρₗ) is what n scores in the order of time are worth (Bayley and Hammersley, 1946): forecasts k
+    steps ahead from origins less than k apart share errors; ρₗ is their autocorrelation where it is above 0, l < k.
 
     >>> conformal_quantile(np.arange(1.0, 11.0)[:, None, None], 0.8)
     array([[9.]])
+    >>> conformal_quantile(np.arange(1.0, 11.0)[:, None, None].repeat(3, 1), 0.8).ravel()
+    array([ 9., 10., 10.])
     """
-    rank = min(int(np.ceil((len(scores) + 1) * coverage - 1e-9)), len(scores))
-    return np.sort(scores, 0)[max(rank, 1) - 1]
+    count, horizon = scores.shape[:2]
+    ahead = np.arange(1, horizon + 1)[:, None]
+    centered = scores - scores.mean(0)
+    square = np.maximum(np.square(centered).mean(0), np.finfo(float).tiny)
+    times = np.ones(scores.shape[1:])
+    for lag in range(1, min(horizon, count)):
+        correlation = (centered[:-lag] * centered[lag:]).mean(0) / square
+        times += np.where(lag < ahead, 2 * np.maximum(correlation, 0), 0)
+    worth = np.maximum(count / np.minimum(times, ahead), 1)
+    # 1e-9: a share that is a whole number of scores stays one.
+    rank = np.ceil((worth + 1) * coverage / worth * count - 1e-9)
+    place = np.clip(rank.astype(int), 1, count) - 1
+    return np.take_along_axis(np.sort(scores, 0), place[None], 0)[0]
 
 
 _LEAST_WEIGHT = 1e-3

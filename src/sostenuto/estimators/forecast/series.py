@@ -1,5 +1,6 @@
 """What a forecaster is given and answers with: series beside their covariates, moments, seasons."""
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,9 @@ from jaxtyping import Float, Shaped
 from sostenuto.checks import InputError, check_choice, require
 from sostenuto.data.batch import interpolate
 from sostenuto.estimators.inputs import is_list_of_sequences
+
+MOMENT = "datetime64[us]"
+"""How moments of the calendar are held."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,9 +94,21 @@ def _filled(array: np.ndarray, spans: np.ndarray | None) -> np.ndarray:
 def read_times(times: Any, length: int) -> Shaped[np.ndarray, " time"]:
     """Check moments: one for each step, rising; numbers, numpy dates, or texts such as 2024-01-31."""
     array = np.asarray(times)
-    array = array.astype("datetime64[s]" if array.dtype.kind in "USOM" else np.float64)
+    with warnings.catch_warnings():
+        # NumPy counts moments with a zone in UTC, as wanted, and warns that it forgets the zone.
+        warnings.filterwarnings("ignore", "no explicit representation of timezones")
+        try:
+            array = array.astype(MOMENT if array.dtype.kind in "USOM" else np.float64)
+        except ValueError as error:
+            raise InputError(f"expected times as numbers, dates or texts such as 2024-01-31, got {error}.") from error
     require(array.shape == (length,), f"expected {length} times, one for each step", f"got shape {array.shape}")
-    require(bool((array[1:] > array[:-1]).all()), "expected rising times", "got others", "sort the steps by time")
+    wrong = np.flatnonzero(~(array[1:] > array[:-1]))
+    if len(wrong):
+        before, after = array[wrong[0] : wrong[0] + 2]
+        raise InputError(
+            f"expected rising times, got {after} after {before} at step {wrong[0] + 1}; "
+            "sort the steps by time, and give a moment one step."
+        )
     return array
 
 
@@ -126,13 +142,13 @@ def next_times(times: Shaped[np.ndarray, " time"], count: int) -> Shaped[np.ndar
         day = int(max(_day(times)))
         days = (np.minimum(day, _days_of(month)) - 1).astype("timedelta64[D]")
         clock = times[-1] - times[-1].astype("datetime64[D]")
-        return (month.astype("datetime64[D]") + days).astype("datetime64[s]") + clock
+        return (month.astype("datetime64[D]") + days).astype(MOMENT) + clock
     if _on_weekdays(times):
         clock = times[-1] - times[-1].astype("datetime64[D]")
-        return np.busday_offset(times[-1].astype("datetime64[D]"), ahead).astype("datetime64[s]") + clock
+        return np.busday_offset(times[-1].astype("datetime64[D]"), ahead).astype(MOMENT) + clock
     spans = np.diff(times)
     if spans.dtype.kind == "m":
-        return times[-1] + ahead * np.median(spans.astype(np.int64)).astype(np.int64).astype("timedelta64[s]")
+        return times[-1] + ahead * np.median(spans.astype(np.int64)).astype(np.int64).astype("timedelta64[us]")
     return times[-1] + ahead * np.median(spans)
 
 

@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator
 from sostenuto.checks import check_count, require
 from sostenuto.estimators.forecast.features import ForecastFeatures
 from sostenuto.estimators.forecast.mixture import FittedMixture, View, base_forecasts, future_values, recent_change
-from sostenuto.estimators.forecast.series import ForecastSeries, find_seasons
+from sostenuto.estimators.forecast.series import MOMENT, ForecastSeries, find_seasons
 from sostenuto.kernels.gram.packed import PackedSequences
 from sostenuto.ops.oscillator_bank import OscillatorBank
 
@@ -43,7 +43,7 @@ class ForecastState(BaseEstimator):
         count = len(self.series_)
         times: list[np.ndarray | None] = [None] * count
         if self.times_kind_:
-            stamps = self.times_.astype("datetime64[s]") if self.times_kind_ == "M" else self.times_
+            stamps = self.times_.astype(MOMENT) if self.times_kind_ == "M" else self.times_
             times = list(np.split(stamps, self.series_.borders[1:-1]))
         parts = (packed.cut(0, count) for packed in (self.series_, self.past_, self.known_))
         return [ForecastSeries(*each) for each in zip(*parts, times, strict=True)]

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -103,6 +103,8 @@ def _rates(frequency: np.ndarray, quality: np.ndarray) -> torch.Tensor:
     return torch.from_numpy(np.stack([-frequency / (2 * quality), frequency], 1))
 
 
+_PIECES = 8
+"""Pieces that a span is cut into at the most."""
 _CELLS = 1 << 27
 """Numbers of features that are made at a time."""
 _STEPS = 64
@@ -112,6 +114,7 @@ _STEPS = 64
 class OscillatorEstimator(BaseEstimator):
     """What the oscillator estimators share: reading sequences, the bank, features; `OscillatorFeatures` explains."""
 
+    pieces: ClassVar[int] = _PIECES
     center_: np.ndarray
     scale_: np.ndarray
     seed_: int
@@ -185,13 +188,24 @@ class OscillatorEstimator(BaseEstimator):
         ]
         packed = PackedSequences.pack(filled)
         packed = PackedSequences((packed.values - self.center_) / self.scale_, packed.borders)
-        return Rows(packed, None if spans is None else np.concatenate(spans) / self.span_unit_)
+        if spans is None:
+            return Rows(packed, None)
+        return Rows(packed, np.concatenate(spans) / self.span_unit_).cut_spans(self.pieces)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
         tags.input_tags.allow_nan = True
         return tags
+
+
+def count_pieces(spans: Any, most: int) -> Any:
+    """Give the steps that each span is worth, in units of the median: at least 1.
+
+    >>> count_pieces([0.1, 1.4, 2.0, 100.0], 8)
+    array([1, 1, 2, 8])
+    """
+    return np.clip(np.rint(spans), 1, most).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,6 +218,18 @@ class Rows:
     def __len__(self) -> int:
         """Count the sequences."""
         return len(self.packed)
+
+    def cut_spans(self, most: int) -> "Rows":
+        """Draw straight lines through spans longer than the median, with a step for each median, ``most`` per span."""
+        assert self.spans is not None
+        values, borders = self.packed.values, self.packed.borders
+        pieces = count_pieces(self.spans, most)
+        pieces[borders[:-1]] = 1
+        step, ends = np.repeat(np.arange(len(values)), pieces), np.cumsum(pieces)
+        ahead = (ends[step] - 1 - np.arange(len(step))) / pieces[step]
+        drawn = values[step] + ahead[:, None] * (values[np.maximum(step - 1, 0)] - values[step])
+        starts = np.concatenate([[0], ends])[borders]
+        return Rows(PackedSequences(drawn, starts), self.spans[step] / pieces[step])
 
     def part(self, low: int, high: int) -> "Rows":
         """Take the sequences from ``low`` to ``high``."""
@@ -258,7 +284,8 @@ class OscillatorFeatures(TransformerMixin, OscillatorEstimator):
 
     ``X`` is ``(n, time)`` with one channel, ``(n, time, channel)`` as ``layout`` says, or a list of ``(time, channel)``
     or ``(time,)`` arrays of any lengths. NaN is filled by a straight line in time. With ``timespans`` (the time before
-    each step) states advance exactly by λ^δ, for a value held over its span.
+    each step) states advance exactly by λ^δ, for a value held over its span; through a span of several medians a
+    straight line is drawn in up to 8 pieces.
 
     Args:
         n_units: oscillators; 16 features each.
@@ -346,6 +373,8 @@ class FeatureStream:
         self._unit, self._channels = estimator.span_unit_, len(estimator.center_)
         self._waiting, self._count = np.empty((_STEPS, self._channels)), 0
         self._spans: list[float] = []
+        self._before: np.ndarray | None = None
+        self._pieces = estimator.pieces
 
     def push(self, values: Any, timespan: float | None = None) -> None:
         """Read one more step, a value for every channel; a missing step is left out by the span of the next one.
@@ -358,9 +387,18 @@ class FeatureStream:
         if (timespan is not None) != (self._unit > 0):
             wanted = "a timespan" if self._unit else "no timespan"
             raise InputError(f"expected {wanted}, as in fit, got {timespan}.")
-        if timespan is not None:
-            require(bool(0 < timespan < math.inf), "expected a timespan above 0", f"got {timespan}")
-            self._spans.append(timespan / self._unit)
+        if timespan is None:
+            self._take(row)
+            return
+        require(bool(0 < timespan < math.inf), "expected a timespan above 0", f"got {timespan}")
+        before = row if self._before is None else self._before
+        pieces = 1 if self._before is None else int(count_pieces(timespan / self._unit, self._pieces))
+        for left in range(pieces - 1, -1, -1):
+            self._spans.append(timespan / self._unit / pieces)
+            self._take(row + left / pieces * (before - row))
+        self._before = row
+
+    def _take(self, row: np.ndarray) -> None:
         self._waiting[self._count] = row
         self._count += 1
         if self._count == _STEPS:

@@ -42,6 +42,7 @@ class OscillatorSteps(OscillatorEstimator):
     (unit, output), and those of `OscillatorFeatures`.
     """
 
+    pieces = 1  # a target for every step that was given
     lags_: list[int]
     mixed_: np.ndarray
     mix_: np.ndarray

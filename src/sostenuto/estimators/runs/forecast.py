@@ -138,7 +138,7 @@ def _pictures(forecast: Forecast, shown: int) -> list[ForecastPicture]:
     material, pictures = forecast.material, []
     for i, series in enumerate(material.names):
         steps = np.arange(len(material.values[i])) if material.times is None else np.asarray(material.times[i])
-        past = steps.astype("datetime64[s]" if steps.dtype.kind in "US" else float)
+        past = read_times(steps, len(steps))
         pictures += [
             ForecastPicture(
                 f"{series}, {channel}" if len(material.names) > 1 else channel,
@@ -186,7 +186,7 @@ def moment_text(moment: Any) -> str:
     ('2024-01-31', '3')
     """
     if np.asarray(moment).dtype.kind == "M":
-        return str(moment).removesuffix("T00:00:00")
+        return str(moment).removesuffix(".000000").removesuffix("T00:00:00")
     return f"{float(moment):.10g}"
 
 
