@@ -10,6 +10,12 @@ from sostenuto.audits.conduct import misconduct
 from sostenuto.benchmarks._audited_models import Carrying, Normalized, Recurrent, Weighted
 
 
+class Placed(nn.Module):
+    def forward(self, x):
+        lead = (torch.arange(len(x)) % 2 - 0.5)[:, None] + 0 * x[:, 0]
+        return torch.cat([-lead, lead], 1)
+
+
 def examples():
     x = torch.randn(40, 12, 1, generator=torch.Generator().manual_seed(0))
     return x, (x.sum((1, 2)) > 0).long()
@@ -23,6 +29,7 @@ def examples():
         (lambda: Recurrent(nn.LSTM(1, 4, batch_first=True)), ""),
         (lambda: Normalized(Weighted(torch.ones(12))), "the others of the batch"),
         (lambda: Carrying(Weighted(torch.ones(12))), "from call to call"),
+        (lambda: Placed(), "its place in the batch"),
     ],
 )
 def test_each_sequence_must_be_answered_alone(model, told):

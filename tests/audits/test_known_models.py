@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import sostenuto as so
+from sostenuto.audits.robustness.score_curve import judge_loss
 from sostenuto.benchmarks.audit_verdicts import KNOWN, counted, falsehoods
 
 QUICK = {
@@ -31,6 +32,20 @@ QUICK = {
     "causal by FFT": ["memory"],
     "two wrongs": ["calibration"],
     "units of signs": ["curvature"],
+    "pulse every 12 steps": ["memory"],
+    "weakly chaotic": ["memory", "lyapunov"],
+    "row of the batch": "all",
+    "batch norm in training mode": "all",
+    "hidden randomness": "all",
+    "by heart": ["attack", "noise"],
+    "four sequences, jittered more": "all",
+    "thin and sure": ["attack"],
+    "too sure": ["calibration"],
+    "99 to 1, never told": "all",
+    "heavy tails, guessed": "all",
+    "small difference of large weights": ["perturbation"],
+    "beside the minimum": ["curvature"],
+    "tokens with padding": ["skill"],
 }
 
 
@@ -50,6 +65,18 @@ def test_what_is_true_is_still_told():
         check = "lyapunov" if name in ("turns inward", "Henon map") else "memory"
         report = so.audit(*KNOWN[name].make(), checks=[check], progress=False)
         assert report.verdicts[check].label == label
+
+
+def test_a_rare_class_that_is_fooled_is_not_steady():
+    """All of it is lost though the accuracy falls by three points."""
+    torch.manual_seed(0)
+    model, x, y = KNOWN["97 to 3, fooled where rare"].make()
+    result = so.audits.adversarial_accuracy(model, x, y, epsilons=[0.1], relative=True, steps=5)
+    assert result.lost < 0.05
+    assert result.most_lost == 1.0
+    judged = judge_loss(result, {"steady": 0.05, "broken": 0.25})
+    assert judged.label == "Undecided"
+    assert "One class loses 100" in judged.basis
 
 
 def test_falsehoods_are_counted():

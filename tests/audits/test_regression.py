@@ -140,7 +140,7 @@ def test_numbers_at_every_step_are_handled_and_padding_counts_for_nothing(flat):
         (
             torch.zeros(24, 7),
             {},
-            r"expected answers of shape \(1, 7\), as y has 7 number\(s\) a sequence, got \(1, 1\)",
+            r"expected answers of shape \(2, 7\), as y has 7 number\(s\) a sequence, got \(2, 1\)",
         ),
         (torch.zeros(24, 5, 1), {}, r"expected y of shape \(24,\) or \(24, out\), or \(24, 20, out\)"),
         (torch.arange(24), {}, "for a regression pass y as floating-point numbers"),

@@ -1,6 +1,7 @@
 """All checks at once: what a model remembers, whether it is stable, whether it can be fooled."""
 
 import hashlib
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from sostenuto.audits.context import BUDGETS, AuditContext, Cost, measured_cost
 from sostenuto.audits.model import audited, place_of
 from sostenuto.audits.recognize import BlackBox, recognize
 from sostenuto.checks import InputError, check_choice, check_count, check_positive, require
+from sostenuto.report.numbers import duration
 from sostenuto.results import Outcome, Record
 from sostenuto.training.processes import environment
 
@@ -179,7 +181,7 @@ def audit(
     if y is not None:
         # A model that cannot answer at all is refused here, once, instead of by every check.
         with audited(model, seed):
-            data.scores(model, slice(0, 1), data.values[:1])
+            data.scores(model, slice(0, 2), data.values[:2])
         cost = measured_cost(model, data, seed)
     own = None if y is None else _training_part(model, train, y, target_scale)
     context = AuditContext(
@@ -198,6 +200,11 @@ def audit(
         target_scale=target_scale,
         target_unit=target_unit,
     )
+    if progress:
+        each = f"an answer takes {duration(cost.forward)}, a gradient {duration(cost.backward)}"
+        tqdm.write(
+            f"An audit of at most about {duration(seconds)}: {each}, a check {duration(context.share)}.", sys.stderr
+        )
     wrong = misconduct(model, data, seed)
     results, refused = _run(names, context, y is not None, progress)
     device, _ = place_of(model)

@@ -21,6 +21,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
 from sostenuto.audits.model import audited, call_model, place_of, takes_lengths
+from sostenuto.audits.repeats import grouped, sketched
 from sostenuto.checks import InputError, check_positive, require
 from sostenuto.data.batch import SequenceBatch, as_sequences
 from sostenuto.report.numbers import percent, with_unit
@@ -92,6 +93,10 @@ class EvalBatch(ABC):
     def lost(self, clean: float, damaged: float) -> float:
         """Give what was lost from one score to another: accuracy, or error as a share of the guess's."""
 
+    def most_lost(self, clean: Float[np.ndarray, " batch"], damaged: Float[np.ndarray, " batch"]) -> float:  # noqa: ARG002
+        """Give the share of right answers that the class loses which loses most; 0 where there are no classes."""
+        return 0.0
+
     @cached_property
     def mask(self) -> Mask:
         """Mark the true steps."""
@@ -117,10 +122,13 @@ class EvalBatch(ABC):
 
     @cached_property
     def groups(self) -> Int[np.ndarray, " batch"]:
-        """Number the different sequences: those with the same true steps have the same number."""
-        lengths = self.mask.sum(1).tolist()
-        rows = [hashlib.sha256(row[:n].numpy().tobytes()).digest() for row, n in zip(self.values, lengths, strict=True)]
-        return np.unique(np.array(rows), return_inverse=True)[1]
+        """Number the different sequences: copies, moved a little or not at all, have the same number."""
+        return grouped(self.sketched(self.values.shape[1], self.deviations))
+
+    def sketched(self, steps: int, deviations: Tensor) -> Float[np.ndarray, "batch direction"]:
+        """Compare true steps with those of other batches of up to so many steps."""
+        true = torch.where(self.mask[:, :, None], self.values, 0)
+        return sketched(F.pad(true, (0, 0, 0, steps - true.shape[1])), deviations)
 
     @property
     def owners(self) -> Int[np.ndarray, " answer"]:
@@ -280,6 +288,13 @@ class ClassificationBatch(EvalBatch):
     def lost(self, clean: float, damaged: float) -> float:
         """Give the accuracy lost."""
         return clean - damaged
+
+    def most_lost(self, clean: Float[np.ndarray, " batch"], damaged: Float[np.ndarray, " batch"]) -> float:
+        """Give the share of right answers that the class loses which loses most; 0 where each step has a class."""
+        if self.has_step_targets:
+            return 0.0
+        right, left = (np.bincount(self.targets.numpy(), weights=marks) for marks in (clean, damaged))
+        return float(((right - left) / np.maximum(right, 1)).max())
 
 
 @dataclass(frozen=True, eq=False)
@@ -508,6 +523,6 @@ def _answers_each_step(model: nn.Module, values: Sequences, lengths: Lengths | N
     """Ask the model once whether it gives one number per step, where the shape of y alone does not tell."""
     device, dtype = place_of(model)
     with audited(model, 0):
-        known = None if lengths is None else lengths[:1].to(device)
-        output = call_model(model, values[:1].to(device, dtype), known)
+        known = None if lengths is None else lengths[:2].to(device)
+        output = call_model(model, values[:2].to(device, dtype), known)
     return output.ndim == 3 and output.shape[2] == 1

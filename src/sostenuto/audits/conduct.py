@@ -10,6 +10,9 @@ FEW = 4
 SAME = 1e-4
 """Answers that differ by less than this share of what they vary by are the same."""
 OF_BATCH = "its answer to a sequence depends on the others of the batch, as with a normalization left in training mode"
+OF_ROW = "its answer to a sequence depends on its place in the batch"
+MORE = 10
+"""By so many times must a change of order outdo a change of random numbers."""
 OF_PAST = (
     "its answers to the same sequences differ from call to call though torch's random numbers are the same, as where a "
     "state is kept between calls"
@@ -19,8 +22,9 @@ OF_PAST = (
 def misconduct(model: nn.Module, data: EvalBatch, seed: int) -> str:
     """Say why no number of this model means anything by itself; empty where each sequence is answered alone.
 
-    A few sequences are asked about in two batches of the same shape, and again after other ones; torch's random numbers
-    are the same in each call.
+    A few sequences are asked about in two batches of the same shape, in the reverse order, and again after other ones;
+    torch's random numbers are the same in each call. A model that draws numbers answers differently in another order,
+    but not by much more than with other numbers.
 
     >>> from sostenuto.audits.batches import eval_batch
     >>> class Last(nn.Module):
@@ -40,7 +44,11 @@ def misconduct(model: nn.Module, data: EvalBatch, seed: int) -> str:
     spread = float((first - first.mean(0)).abs().max()) + 1e-30
     if _differ(first, again, spread):
         return OF_PAST
-    return OF_BATCH if _differ(first[:FEW], beside[:FEW], spread) else ""
+    if _differ(first[:FEW], beside[:FEW], spread):
+        return OF_BATCH
+    turned = _asked(model, data, torch.cat([own, second]).flip(0), seed).flip(0)
+    drawn = float((_asked(model, data, torch.cat([own, second]), seed + 1) - first).abs().max())
+    return OF_ROW if _differ(first, turned, spread + MORE * drawn / SAME) else ""
 
 
 def _asked(model: nn.Module, data: EvalBatch, rows: Tensor, seed: int) -> Tensor:

@@ -36,21 +36,37 @@ class Recognized(NamedTuple):
 
 
 class TokenModel(nn.Module):
-    """A model of token ids, read at its embedding: it takes the embedded sequences in place of the ids."""
+    """A model of token ids, read at its embedding: it takes the embedded sequences in place of the ids.
+
+    Where the model looks at the ids themselves too, as for a padding mask, it gets those of the nearest tokens.
+    """
 
     def __init__(self, model: nn.Module, embedding: nn.Embedding) -> None:
         super().__init__()
-        self.model = model
+        self.model, self.reads_ids = model, True
         self.embedding_of = [embedding]  # a list, lest the embedding be registered twice
 
     def forward(self, x: Tensor) -> Any:
-        """Ask the model about ids that do not matter, and put the embedded values in the place of theirs."""
+        """Ask the model, and put the embedded values in the place of those of the ids."""
         embedding = self.embedding_of[0]
+        ids = torch.zeros(x.shape[:2], dtype=torch.long, device=x.device)
+        if self.reads_ids:
+            table = embedding.weight.detach()
+            ids = torch.stack([(row.detach() @ table.T - table.square().sum(1) / 2).argmax(-1) for row in x])
         object.__setattr__(embedding, "forward", lambda ids: x)  # noqa: ARG005
         try:
-            return self.model(torch.zeros(x.shape[:2], dtype=torch.long, device=x.device))
+            return self.model(ids)
         finally:
             object.__delattr__(embedding, "forward")
+
+    def look(self, x: Tensor) -> None:
+        """Find out whether the ids themselves matter."""
+        with audited(self, 0):
+            answers = []
+            for self.reads_ids in (False, True):
+                answer = self(x)
+                answers.append(answer if isinstance(answer, Tensor) else None)
+        self.reads_ids = None in answers or not torch.equal(*answers)
 
 
 class BlackBox(nn.Module):
@@ -97,7 +113,10 @@ def recognize(model: Any, X: Any, y: Any, lengths: Any, more: Any = None) -> Rec
         with torch.no_grad():
             X = F.embedding(ids.long().to(device), embedding.weight).to(dtype).cpu()  # noqa: N806
         model = TokenModel(model, embedding)
+        model.look(X[:PROBED].to(device))
         notes += ("Token ids were embedded by the model, and every check changes the embedded sequences.",)
+        if model.reads_ids:
+            notes += ("It also looks at the ids themselves, and was given those of the nearest tokens.",)
     reads_lengths = _lengths_argument(model)
     parameters = inspect.signature(model.forward).parameters
     needed = reads_lengths and parameters[reads_lengths].default is inspect.Parameter.empty

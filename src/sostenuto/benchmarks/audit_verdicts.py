@@ -11,10 +11,13 @@ import torch
 from tqdm import tqdm
 
 from sostenuto.audits.audit import AuditReport, audit
-from sostenuto.benchmarks._known_models import KNOWN, Known
+from sostenuto.benchmarks._known_models import KNOWN as MODELS
+from sostenuto.benchmarks._known_models import Known
+from sostenuto.benchmarks._known_traps import TRAPS
 
 TITLE = "verdicts of the quick audit on models of known truth, over three seeds"
 
+KNOWN = {**MODELS, **TRAPS}
 UNDECIDED = "Undecided"
 DEEPER = ("lyapunov", "curvature")
 """Checks whose full budget must not contradict the quick one."""

@@ -32,8 +32,11 @@ class Hessian:
         self._model, self.data, self._batch_size = model, data, batch_size
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.size = sum(parameter.numel() for parameter in self.parameters)
-        loss = float(self.part(next(data.batches(batch_size))))  # a model that cannot answer is refused for that
-        require(self.size > 0, "expected a model with weights that learn", "got none")
+        with torch.enable_grad():
+            part = self.part(next(data.batches(batch_size)))  # a model that cannot answer is refused for that
+        loss = float(part)
+        learns = self.size > 0 and part.requires_grad
+        require(learns, "expected a model with weights that learn, and a loss that depends on them", "got none")
         self.deadline = math.inf
         require(math.isfinite(loss), "expected a finite loss", f"got {loss}", "look for NaN in the model's answers")
 

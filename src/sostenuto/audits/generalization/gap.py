@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from sostenuto.audits.base import AuditResult, Check, Judged, graded, points
 from sostenuto.audits.batches import EvalBatch, Measure, eval_batch, is_real, named_part, score_words
@@ -16,6 +16,7 @@ from sostenuto.audits.context import AuditContext
 from sostenuto.audits.generalization.guarantee import guarantee_words, guaranteed_risk
 from sostenuto.audits.generalization.measures import standard_error
 from sostenuto.audits.model import audited, place_of
+from sostenuto.audits.repeats import copied
 from sostenuto.checks import check_count, check_fraction, check_positive, require
 from sostenuto.report.numbers import count, counted, number, percent
 from sostenuto.results import Record
@@ -97,16 +98,16 @@ class GeneralizationGap(AuditResult):
         parts = (self.train, self.test)
         places = np.arange(2)
         errors = [1.96 * factor * part.score_error for part in parts]
-        ax.bar(places, [factor * part.score for part in parts], 0.5, yerr=errors, capsize=4, label="model, 95 %")
-        guesses = [factor * part.guess for part in parts]
+        scores, guesses = (factor * np.array([(part.score, part.guess) for part in parts])).T
+        ax.errorbar(places, scores, yerr=errors, fmt="o", capsize=4, label="model, 95 % interval")
         ax.plot(places, guesses, linestyle="", marker="_", markersize=40, color="gray", label="guess")
         ax.set_xticks(places, ["training", "new"])
         ax.set_xlim(-0.6, 1.6)
-        ax.set_ylim(bottom=0)
+        ax.set_ylim(0, 102 if self.measure == "accuracy" else None)
         ax.set_xlabel("sequences")
         unit = f"root mean square error, {self.unit}" if self.unit else "root mean square error"
         ax.set_ylabel("accuracy, %" if self.measure == "accuracy" else unit)
-        ax.legend(loc="lower center")
+        ax.legend()
 
 
 def generalization_gap(
@@ -157,7 +158,7 @@ def generalization_gap(
     >>> y = (X[:, 0, 0] > 0).long()
     >>> found = generalization_gap(Last(), X, y, X[:20], 1 - y[:20])
     >>> found.gap, found.bound, found.bound_reason
-    (1.0, None, 'not applicable: a SequenceClassifier on a ResidualRNN fails (Last has another form)')
+    (1.0, None, 'not applicable: it needs a SequenceClassifier on a ResidualRNN, and this is a Last')
     """
     check_count("batch_size", batch_size)
     check_count("seed", seed, least=0)
@@ -209,17 +210,9 @@ def generalization_gap(
 
 
 def _shared(train: EvalBatch, test: EvalBatch) -> int:
-    """Count the sequences of the test part that stand in the training part too."""
-    known = {_digest(row) for row in _rows(train)}
-    return sum(_digest(row) in known for row in _rows(test))
-
-
-def _rows(part: EvalBatch) -> list[Tensor]:
-    return [row[:n] for row, n in zip(part.values, part.mask.sum(1).tolist(), strict=True)]
-
-
-def _digest(row: Tensor) -> bytes:
-    return hashlib.sha256(row.contiguous().numpy().tobytes()).digest()
+    """Count the sequences of the test part that stand in the training part too, or as good as."""
+    steps = max(train.values.shape[1], test.values.shape[1])
+    return copied(*(part.sketched(steps, train.deviations) for part in (test, train)))
 
 
 def _scored(model: nn.Module, data: EvalBatch, batch_size: int) -> PartScore:

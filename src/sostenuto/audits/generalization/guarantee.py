@@ -33,7 +33,7 @@ def guaranteed_risk(
     forms = (SequenceRegressor, SequenceToSequence) if real else (SequenceClassifier,)
     if not _has_form(model, forms):
         form = f"a {name} on a ResidualRNN"
-        return None, f"not applicable: {form} fails ({_described(model)} has another form)", {}
+        return None, f"not applicable: it needs {form}, and this is a {_described(model)}", {}
     if real and target_bound is None:
         return None, "not applicable: a bound on ‖y‖ chosen in advance fails (target_bound was not given)", {}
     # The theory reckons on the CPU, whatever the model's device.
@@ -56,10 +56,10 @@ def guarantee_words(bound: float | None, reason: str, limit: float, said: str) -
     """Put the guarantee into words; a ``bound`` of ``limit`` or more says nothing.
 
     >>> guarantee_words(None, "not applicable: x < 1 fails (2)", 1.0, "")
-    'The guarantee for new sequences (fermanian2021) is not applicable: x < 1 fails (2).'
+    'No guarantee for new sequences (fermanian2021) applies: x < 1 fails (2).'
     """
     if bound is None:
-        return f"The guarantee for new sequences (fermanian2021) is {reason}."
+        return f"No guarantee for new sequences (fermanian2021) applies: {reason.removeprefix('not applicable: ')}."
     if bound >= limit:
         return f"The guarantee for new sequences (fermanian2021) applies but says nothing: {said}."
     return f"Guaranteed for new sequences (fermanian2021): {said}."

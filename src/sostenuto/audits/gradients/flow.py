@@ -14,6 +14,7 @@ from sostenuto.audits.applicability import thinned
 from sostenuto.audits.base import UNDECIDED, AuditResult, Check, Judged
 from sostenuto.audits.batches import eval_batch
 from sostenuto.audits.context import AuditContext
+from sostenuto.audits.curvature.operator import twice_differentiable
 from sostenuto.audits.model import audited, place_of
 from sostenuto.audits.stability.state_map import find_recurrence
 from sostenuto.checks import InputError, check_count, require
@@ -117,7 +118,8 @@ def gradient_flow(
     data = eval_batch(model, X, y)
     require(data.lengths is None, "expected sequences of equal length", "got unequal ones", "cut them to one length")
     require(data.values.shape[1] >= 3, "expected sequences of at least 3 steps", f"got {data.values.shape[1]}")
-    with audited(model, seed), torch.backends.cudnn.flags(enabled=False), torch.enable_grad():
+    # A fused kernel would prepare its weights anew at every step.
+    with audited(model, seed), twice_differentiable(), torch.enable_grad():
         data.scores(model, slice(0, 1), data.values[:1])
         layer = find_recurrence(model)
         weights = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
@@ -174,7 +176,7 @@ class _States:
     def keep(self, state: Any) -> Any:
         parts = (state,) if isinstance(state, Tensor) else tuple(state)
         # Copies, so that the gradient of each step's state is its own node in the graph.
-        copies = tuple(part.clone() for part in parts)
+        copies = tuple(part.clone() if part.requires_grad else part.clone().requires_grad_() for part in parts)
         self.components = len(copies)
         self.found.extend(copies)
         return copies[0] if isinstance(state, Tensor) else copies

@@ -85,11 +85,13 @@ def fit_tail(lags: Lags, responses: Responses, *, noise: float) -> Tail:
     alive = int(np.sum(envelope > noise))
     last = int(lags[alive - 1]) if alive else 0
     nothing = Tail(kind="finite", rate=None, confidence=1.0, error=0.0, period=None, last_lag=last)
-    if alive < min(LEAST_LAGS, len(lags)) or _ends(lags, envelope, alive, noise):
+    # What is silent for as long in between may come back after the end.
+    pause = max(SILENT, _longest_pause(memory[:alive], noise) + 1)
+    if alive < min(LEAST_LAGS, len(lags)) or (alive <= len(lags) - pause and _ends(lags, envelope, alive, noise)):
         return nothing
     if len(lags) < LEAST_LAGS:
         return replace(nothing, kind="no law")
-    kept = _kept(lags, memory) if alive > len(lags) - SILENT and len(lags) >= 16 else 0.0
+    kept = _kept(lags, memory) if alive > len(lags) - pause and len(lags) >= 16 else 0.0
     if kept >= STEADY:
         return (
             _steady(lags, memory, kept)
@@ -123,10 +125,14 @@ def lost_half(lags: np.ndarray, memory: np.ndarray, tail: Tail) -> float | None:
     return float(lags[index - 1] + share * (lags[index] - lags[index - 1]))
 
 
+def _longest_pause(memory: Lags, noise: float) -> int:
+    """Count the lags of the longest silence between two responses."""
+    heard = np.flatnonzero(memory > noise)
+    return int(np.diff(heard).max(initial=1)) - 1
+
+
 def _ends(lags: Lags, envelope: Lags, alive: int, noise: float) -> bool:
     """Say whether responses end at once, and not by sinking into rounding at the pace at which they fell before."""
-    if alive > len(lags) - SILENT:
-        return False
     drop = np.log(envelope[alive - 1] / max(noise, 1e-300)) / (lags[alive] - lags[alive - 1])
     late = envelope[alive // 2 : alive]
     gaps = np.diff(lags[alive // 2 : alive])
@@ -201,7 +207,7 @@ def _above_floor(lags: Lags, responses: Responses) -> Tail:
     envelope = np.maximum.accumulate(np.abs(above).max(1)[::-1])[::-1]
     noise = max(ripple, 1e-12 * float(envelope.max()))
     alive = int(np.sum(envelope > noise))
-    if alive < LEAST_LAGS or _ends(lags, envelope, alive, noise):
+    if alive < LEAST_LAGS or (alive <= len(lags) - SILENT and _ends(lags, envelope, alive, noise)):
         return steady
     found = _decaying(lags[:alive], above[:alive], envelope[:alive], noise, int(lags[-1]))
     return replace(found, floor=floor)

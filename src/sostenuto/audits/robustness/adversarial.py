@@ -93,7 +93,7 @@ class AdversarialScores(ScoreCurve):
 
     def plot(self, ax: Any) -> None:
         """Draw the score over ε."""
-        self.draw(ax, f"{self.attack}, {self.norm}")
+        self.draw(ax, "under the best of all attacks" if self.attack == "best" else f"{self.attack}, {self.norm}")
         ax.set_xlabel("largest change allowed" + (", deviations of a channel" if self.relative else ""))
 
 
@@ -214,6 +214,7 @@ def adversarial_accuracy(
         masked=masked,
         count=data.count,
         marks=tuple((best[int(np.argmax(radii))] / data.answers_of).tolist()),
+        most_lost=data.most_lost(attacker.clean, best[int(np.argmax(radii))]),
     )
 
 
@@ -411,7 +412,9 @@ class _Attacker:
 def _run(context: AuditContext) -> AdversarialScores:
     largest = context.thresholds["attack"]["epsilon"]
     steps = context.budget.attack_steps
-    data = context.affordable(backward=7 * steps, forward=4 * steps)
+    # Three radii: an ascent from each start, a random search, and a few more calls that look for masked gradients.
+    starts = context.budget.restarts + context.is_regression
+    data = context.affordable(backward=3 * steps * starts + 1, forward=3 * steps + 2 * REPEATS)
     return adversarial_accuracy(
         context.model,
         data.values,

@@ -135,6 +135,7 @@ def noise_accuracy(
         (0.0, 0.0) if quiet else lost_interval(data, clean[:, 0], _worst_where_undefined(data.measure, own), seed)
         for own, quiet in zip(marks.mean(0), still, strict=True)
     ]
+    strongest = marks[:, int(np.argmax(steps)), :, 0].mean(0)
     device, dtype = place_of(model)
     return NoiseScores(
         model=type(model).__name__,
@@ -156,7 +157,8 @@ def noise_accuracy(
         unit=target_unit,
         count=data.count,
         repeats=repeats,
-        marks=tuple((marks[:, int(np.argmax(steps)), :, 0].mean(0) / data.answers_of).tolist()),
+        marks=tuple((strongest / data.answers_of).tolist()),
+        most_lost=data.most_lost(clean[:, 0], strongest),
     )
 
 

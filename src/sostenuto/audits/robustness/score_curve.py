@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from sostenuto.audits.base import AuditResult, Judged, graded, points
+from sostenuto.audits.base import UNDECIDED, AuditResult, Judged, graded, points
 from sostenuto.audits.batches import GUESSES, Measure, score_words
+from sostenuto.report.numbers import percent
 from sostenuto.results import Numbers
 
 
@@ -19,7 +20,8 @@ class ScoreCurve(AuditResult):
     ``guess`` is the score of always answering the most frequent class, or the mean; ``count`` the answers judged:
     sequences, or steps that have targets. ``lost_low`` and ``lost_high`` hold what each level costs in 19 of 20
     repetitions: accuracy, or error as a share of the guess's. ``marks`` are the shares of right answers, or the mean
-    squared errors, of each sequence at the strongest level, by which two models are compared.
+    squared errors, of each sequence at the strongest level, by which two models are compared; ``most_lost`` the share
+    of its right answers that the class loses there which loses most.
     """
 
     measure: Measure
@@ -31,6 +33,7 @@ class ScoreCurve(AuditResult):
     count: int
     unit: str = ""
     marks: Numbers = ()
+    most_lost: float = 0.0
 
     @property
     @abstractmethod
@@ -88,4 +91,9 @@ def judge_loss(result: ScoreCurve, limits: Mapping[str, float]) -> Judged:
         f"{result.summary()} Lost: {said} points {what} (95 % interval); steady up to {points(limits['steady'])}, "
         f"broken beyond {points(limits['broken'])}."
     )
-    return graded(interval, limits["steady"], limits["broken"], ("Steady", "Wavers", "Breaks"), basis)
+    judged = graded(interval, limits["steady"], limits["broken"], ("Steady", "Wavers", "Breaks"), basis)
+    if judged.outcome == "good" and result.most_lost > limits["broken"]:
+        # A rare class may be lost as a whole while the accuracy hardly moves.
+        told = f"One class loses {percent(result.most_lost)} of its right answers."
+        return Judged("unknown", UNDECIDED, f"{told} {basis}")
+    return judged

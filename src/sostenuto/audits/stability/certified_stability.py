@@ -24,8 +24,8 @@ from sostenuto.training.processes import environment
 
 KINDS = ("contraction", "lure", "discrete")
 METHOD = (
-    "Certificates from the weights alone; beside each the slowest contraction seen at steps of the data, in the "
-    "certificate's own norm: of the vector field's Jacobian, or of the step's for a discrete certificate."
+    "Certificates are proofs from the weights alone; beside each stands the slowest contraction (how fast nearby "
+    "states approach each other) seen at steps of the data, in the certificate's own norm."
 )
 
 

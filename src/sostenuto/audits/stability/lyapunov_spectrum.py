@@ -30,6 +30,8 @@ FADED, GROWN, KEPT = math.log(1e3), math.log(20.0), math.log(10.0)
 """Small changes have faded for certain where so much of them is gone, grown for certain where they are so much larger,
 and are kept where they never left these bounds, as natural logarithms: a lower or shorter change may be a passing one.
 """
+NEUTRAL = 1e-3
+"""Exponents per step within this of zero leave the size of a change alone."""
 PARTS = 4
 """Parts of the time followed, whose exponents must agree."""
 METHOD = (
@@ -78,14 +80,22 @@ class LyapunovSpectrum(AuditResult):
             return "contracting"
         return "chaotic" if self.largest > doubt else "neutral"
 
+    @property
+    def course(self) -> str:
+        """Say what small changes do; one that needs over a thousand steps to grow or fade by e does hardly either."""
+        if self.verdict == "neutral":
+            return "they neither grow nor fade"
+        hardly = "hardly " if abs(self.largest) * self.step_time <= NEUTRAL else ""
+        return f"they {hardly}{'fade' if self.verdict == 'contracting' else 'grow'}"
+
     def summary(self) -> str:
         """Say whether nearby states part or meet, and how fast."""
         spread = f" ± {number(self.standard_error[0], digits=2)}" if self.standard_error else ""
         unit = "step" if self.step_time == 1 else "unit of time"
-        doing = {"contracting": "fade", "chaotic": "grow", "neutral": "neither grow nor fade"}[self.verdict]
         said = (
-            f"Along the data small changes of the state {doing}: the largest of {len(self.exponents)} Lyapunov "
-            f"exponents is {number(self.largest)}{spread} per {unit}, over {counted(self.count, 'sequence')} and "
+            f"Along the data small changes of the state {self.course.removeprefix('they ')}: the largest of "
+            f"{len(self.exponents)} Lyapunov exponents (the mean logarithm of their growth) is "
+            f"{number(self.largest)}{spread} per {unit}, over {counted(self.count, 'sequence')} and "
             f"{counted(self.counted_steps, 'step')}"
         )
         if self.kaplan_yorke:
@@ -337,6 +347,6 @@ CHECK = Check(
     run=_run,
     judge=_judge,
     needs=("module",),
-    thresholds={"neutral": 1e-3},
+    thresholds={"neutral": NEUTRAL},
     number=lambda result: result.largest,
 )

@@ -31,7 +31,8 @@ class PerturbationError(AuditResult):
 
     ``random`` and ``worst`` are the largest errors on the edge of each ball, by random draws and by climbing from them;
     ``error`` is E, the largest found up to that β, as balls lie within larger ones. All are lower bounds of the true
-    supremum. ``start`` is the error without a change; ``measure`` names what is measured, in ``unit``.
+    supremum. ``start`` is the error without a change; ``measure`` names what is measured, in ``unit``; ``relative``
+    says that β counts in the norm of each parameter.
     """
 
     norm: str
@@ -43,13 +44,15 @@ class PerturbationError(AuditResult):
     draws: int
     measure: str = "error"
     unit: str = ""
+    relative: bool = False
 
     def summary(self) -> str:
         """Say how the error grows over the changes tried."""
         last = int(np.argmax(self.betas))
         reached = f"at least {with_unit(self.error[last], self.unit)}"
+        by = f"{percent(self.betas[last])} of its size" if self.relative else number(self.betas[last])
         return (
-            f"Changing every weight matrix by up to {number(self.betas[last])} takes the {self.measure} from "
+            f"Changing every weight matrix by up to {by} takes the {self.measure} from "
             f"{with_unit(self.start, self.unit)} to {reached if np.isfinite(self.error[last]) else 'no number at all'}."
         )
 
@@ -61,7 +64,7 @@ class PerturbationError(AuditResult):
             ax.plot(betas, np.asarray(values)[order], marker="o", label=label)
         if (betas > 0).all():
             ax.set_xscale("log")
-        ax.set_xlabel("largest change of a weight matrix")
+        ax.set_xlabel("largest change of a weight matrix" + (", as a share of its size" if self.relative else ""))
         ax.set_ylabel(f"{self.measure}, {self.unit}" if self.unit else self.measure)
         ax.legend()
 
@@ -74,6 +77,7 @@ def perturbation_error(
     target: nn.Module | Any = None,
     y: Any = None,
     norm: str = "output",
+    relative: bool = False,
     draws: int = 3,
     ascent_steps: int = 10,
     seed: int = 0,
@@ -101,6 +105,7 @@ def perturbation_error(
         target: a module, or values of the model's output shape; the unperturbed model if left out.
         y: class indices, or numbers as for `noise_accuracy`, for the loss.
         norm: ``"output"``, ``"sobolev"`` or ``"loss"``.
+        relative: radii count in the spectral norm of each parameter (of the median one where that is zero).
         draws: random changes at each radius.
         ascent_steps: gradient steps from each of them; 0 for random changes alone.
         seed: of the draws.
@@ -115,7 +120,7 @@ def perturbation_error(
     [0.1, 0.2]
     """
     radii = _checked(betas, norm, y, draws, ascent_steps, seed, batch_size)
-    search = _Search(model, X, target, y, norm, lengths, batch_size, seed, target_scale)
+    search = _Search(model, X, target, y, norm, lengths, batch_size, seed, target_scale, relative=relative)
     generator = torch.Generator().manual_seed(seed)
     with audited(model, seed), torch.backends.cudnn.flags(enabled=False):
         start = search.prepare()
@@ -147,6 +152,7 @@ def perturbation_error(
         draws=draws,
         measure=search.measure,
         unit=target_unit,
+        relative=relative,
     )
 
 
@@ -285,7 +291,10 @@ class _Search:
         batch_size: int,
         seed: int,
         scale: float | Sequence[float],
+        *,
+        relative: bool = False,
     ) -> None:
+        self.relative = relative
         self.model, self.norm, self.batch_size, self.target, self.seed = model, norm, batch_size, target, seed
         classes = np.zeros(len(sequences), int) if y is None else y
         self.data: EvalBatch = eval_batch(model, sequences, classes, lengths, scale)
@@ -308,7 +317,7 @@ class _Search:
             f"expected a target of the model's output shape {tuple(first.shape)}",
             f"got {tuple(self.wanted.shape)}",
         )
-        self.ball = WeightBall(self.model)
+        self.ball = WeightBall(self.model, relative=self.relative)
         start = self.distance().item()
         require(math.isfinite(start), f"expected a finite {self.measure} of the model as it is", f"got {start}")
         return start
@@ -387,8 +396,7 @@ def _checked(
 
 
 def _run(context: AuditContext) -> PerturbationError:
-    scale = _weight_size(context.model)
-    largest = context.thresholds["perturbation"]["share"] * scale
+    largest = context.thresholds["perturbation"]["share"]
     draws, ascent_steps = context.budget.weight_draws, 5
     data = context.affordable(backward=3 * draws * (ascent_steps + 1))
     return perturbation_error(
@@ -397,21 +405,13 @@ def _run(context: AuditContext) -> PerturbationError:
         data.values,
         y=data.targets,
         norm="loss",
+        relative=True,
         draws=draws,
         ascent_steps=ascent_steps,
         lengths=data.lengths,
         seed=context.seed,
         **context.unit,
     )
-
-
-def _weight_size(model: nn.Module) -> float:
-    """Give the median spectral norm of the weight matrices, or the median size of the weights where there is none."""
-    weights = [parameter.detach().double() for parameter in model.parameters() if parameter.requires_grad]
-    require(len(weights) > 0, "expected a model with weights that learn", "got none")
-    matrices = [float(torch.linalg.matrix_norm(weight.flatten(1), 2)) for weight in weights if weight.ndim > 1]
-    sizes = sorted(matrices or [float(weight.norm()) for weight in weights])
-    return sizes[len(sizes) // 2] or 1.0
 
 
 def _judge(result: PerturbationError, limits: Mapping[str, float]) -> Judged:
@@ -421,8 +421,8 @@ def _judge(result: PerturbationError, limits: Mapping[str, float]) -> Judged:
     floor = 0.1 if result.measure == "loss" else 0.0
     rise = (result.error[worst] - result.start) / (max(result.start, floor) or 1.0)
     basis = (
-        f"{result.summary()} The largest change is {percent(limits['share'])} of the median weight matrix; robust up "
-        f"to a rise of {percent(limits['robust'])}, fragile beyond {percent(limits['fragile'])}."
+        f"{result.summary()} Robust up to a rise of {percent(limits['robust'])}, fragile beyond "
+        f"{percent(limits['fragile'])}."
     )
     if rise <= limits["robust"]:
         return Judged("good", "Robust weights", basis)

@@ -69,7 +69,19 @@ def trace_recurrence(
         values, known, first = _capture_input(model, layer, batch, seed)
         found = map_of_layer(layer, num_steps)
     starts = _starts(start, first, len(values), found.state_size)
+    if start is None and first is None:
+        values, known, starts = _begun(found, values, known, starts)
     return RecurrenceTrace(found, values, known, starts, _name(model), _checksum(batch), str(device))
+
+
+def _begun(found: StateMap, values: Tensor, known: Tensor, zeros: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Begin after the first step where a layer's own first state is not zero."""
+    if found.begin is None or int(known.min()) < 2:
+        return values, known, zeros
+    with torch.no_grad():
+        own = found.begin(values[:, 0])
+        same = torch.allclose(own, found.advance(zeros, values[:, 0]), rtol=1e-9, atol=1e-12)
+    return (values, known, zeros) if same else (values[:, 1:], known - 1, own)
 
 
 def _function(

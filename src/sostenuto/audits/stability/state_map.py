@@ -19,7 +19,8 @@ BatchedMap = Callable[[Tensor, Tensor], Tensor]
 class StateMap:
     """A recurrence on flat states: ``advance(h, x)`` and ``jacobian(h, x)`` for a batch of them, in float64.
 
-    The components and layers of a state stand side by side. ``layer`` is the module it was made from, if any.
+    The components and layers of a state stand side by side. ``layer`` is the module it was made from, if any, and
+    ``begin(x)`` its state after the first input, where it begins by itself.
     """
 
     name: str
@@ -28,6 +29,7 @@ class StateMap:
     advance: BatchedMap
     jacobian: BatchedMap
     layer: nn.Module | None = None
+    begin: Callable[[Tensor], Tensor] | None = None
 
     def carry(
         self, h: Float[Tensor, "batch state"], x: Float[Tensor, "batch channel"], frame: Float[Tensor, "batch state k"]
@@ -136,7 +138,10 @@ def map_of_layer(layer: nn.Module, num_steps: int | None = None) -> StateMap:
     def advance(h: Tensor, x: Tensor) -> Tensor:
         return layout.flat(step(x, layout.parts(h)))
 
-    return StateMap(name, layout.size, input_size, advance, _by_rows(advance), layer)
+    def begin(x: Tensor) -> Tensor:
+        return layout.flat(step(x, None))
+
+    return StateMap(name, layout.size, input_size, advance, _by_rows(advance), layer, begin)
 
 
 @dataclass(frozen=True)

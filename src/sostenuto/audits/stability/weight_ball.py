@@ -4,7 +4,7 @@ wang2024, Definition 3.4, measures a change of the weights by the largest of |Δ
 a product of balls, one per parameter. Vectors are measured by their Euclidean norm, tensors of more axes as matrices.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -14,12 +14,18 @@ from sostenuto.checks import require
 
 
 class WeightBall:
-    """Moves the weights of a model that learn, and puts them back."""
+    """Moves the weights of a model that learn, and puts them back.
 
-    def __init__(self, model: nn.Module) -> None:
+    ``relative`` lets β count in the norm of each parameter; where that is zero, in the median one.
+    """
+
+    def __init__(self, model: nn.Module, *, relative: bool = False) -> None:
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         require(len(self.parameters) > 0, "expected a model with weights that learn", "got none")
         self._center = [parameter.detach().clone() for parameter in self.parameters]
+        norms = [float(spectral_norm(center.double())) if relative else 1.0 for center in self._center]
+        usual = sorted(norms)[len(norms) // 2] or 1.0
+        self._sizes = [norm or usual for norm in norms]
 
     @contextmanager
     def moved(self, change: list[Tensor]) -> Iterator[None]:
@@ -37,17 +43,17 @@ class WeightBall:
     def draw(self, generator: torch.Generator, radius: float) -> list[Tensor]:
         """Draw a change on the edge of the ball: every parameter Gaussian, scaled to norm ``radius``."""
         found = []
-        for center in self._center:
+        for center, size in zip(self._center, self._sizes, strict=True):
             noise = torch.randn(center.shape, generator=generator, dtype=torch.float64)
-            found.append((noise * (radius / spectral_norm(noise))).to(center))
+            found.append((noise * (radius * size / spectral_norm(noise))).to(center))
         return found
 
     def climb(self, change: list[Tensor], gradients: tuple[Tensor, ...], step: float, radius: float) -> list[Tensor]:
         """Step in the direction of norm 1 that gains most in every parameter, and come back into the ball."""
         # In float64: a long step would overflow in half precision.
         return [
-            project(part.double() + step * steepest(gradient).double(), radius).to(part)
-            for part, gradient in zip(change, gradients, strict=True)
+            project(part.double() + step * size * steepest(gradient).double(), radius * size).to(part)
+            for part, gradient, size in zip(change, gradients, self._sizes, strict=True)
         ]
 
 
@@ -62,17 +68,34 @@ def spectral_norm(values: Tensor) -> Tensor:
     >>> spectral_norm(torch.tensor([3.0, 4.0]))
     tensor(5.)
     """
-    return torch.linalg.matrix_norm(as_matrix(values), ord=2)
+    matrix = as_matrix(values)
+    largest = matrix.abs().max().clamp(min=torch.finfo(matrix.dtype).tiny)
+    return torch.linalg.eigvalsh(_product(matrix / largest))[-1].clamp(min=0).sqrt() * largest
 
 
 def project(values: Tensor, radius: float) -> Tensor:
     """Find the nearest point of spectral norm at most ``radius``: singular values are cut there."""
-    left, sizes, right = torch.linalg.svd(as_matrix(values).double(), full_matrices=False)
-    return (left * sizes.clamp(max=radius) @ right).reshape(values.shape).to(values)
+    return _resized(values, lambda sizes: sizes.clamp(max=radius))
 
 
 def steepest(gradient: Tensor) -> Tensor:
     """Give the direction of spectral norm 1 that gains most: the orthogonal factor of the gradient."""
-    left, sizes, right = torch.linalg.svd(as_matrix(gradient).double(), full_matrices=False)
-    kept = (sizes > torch.finfo(gradient.dtype).eps * sizes.max()).to(sizes)
-    return (left * kept @ right).reshape(gradient.shape).to(gradient)
+    rounding = torch.finfo(gradient.dtype).eps
+    return _resized(gradient, lambda sizes: (sizes > rounding * sizes.max()).to(sizes))
+
+
+def _product(matrix: Tensor) -> Tensor:
+    """Multiply a matrix by itself to the smaller of the two squares."""
+    return matrix @ matrix.T if matrix.shape[0] < matrix.shape[1] else matrix.T @ matrix
+
+
+def _resized(values: Tensor, resize: Callable[[Tensor], Tensor]) -> Tensor:
+    """Change the singular values of a matrix, by the eigenvectors of its product with itself: a tenth of an SVD."""
+    matrix = as_matrix(values).double()
+    tiny = torch.finfo(matrix.dtype).tiny
+    largest = matrix.abs().max().clamp(min=tiny)  # taken out, lest squares overflow
+    squares, vectors = torch.linalg.eigh(_product(matrix / largest))
+    sizes = squares.clamp(min=0).sqrt() * largest
+    turned = vectors * (resize(sizes) / sizes.clamp(min=tiny)) @ vectors.T
+    changed = turned @ matrix if len(turned) == len(matrix) else matrix @ turned
+    return changed.reshape(values.shape).to(values)
