@@ -1,5 +1,6 @@
 """The page of an audit: verdicts first, then a figure each, then how it was measured."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,6 @@ from sostenuto.audits.base import AuditResult, points
 from sostenuto.audits.batches import score_words
 from sostenuto.audits.checks import all_checks
 from sostenuto.audits.differences import paired_differences
-from sostenuto.audits.stability.lyapunov_spectrum import LyapunovSpectrum
 from sostenuto.checks import require
 from sostenuto.data.files.atomic import write_atomically
 from sostenuto.report.figures.plot import plotted
@@ -33,6 +33,7 @@ from sostenuto.report.section import (
 )
 
 WIDTH, HEIGHT = 430, 280
+_SENTENCE_END = re.compile(r"(?<=[.:]) (?=[A-Z])")
 ORDER = {"bad": 0, "caution": 1, "unknown": 2, "good": 3}
 
 
@@ -95,19 +96,9 @@ def headline(report: AuditReport) -> Cards:
         )
         cards.append(Card(found.measure, score, f"{low} to {high} in 19 of 20 repetitions; a guess reaches {guess}"))
     if report.lyapunov is not None:
-        cards.append(
-            Card("growth of small changes", number(report.lyapunov.largest, digits=3), _growth(report.lyapunov))
-        )
-    cards.append(Card("parameters", count(report.num_parameters)))
-    cards.append(
-        Card("time", duration(report.seconds), f"{report.budget} audit of {counted(report.num_sequences, 'sequence')}")
-    )
+        told = f"of a small change of the state, in a step, as a logarithm: {report.lyapunov.course}"
+        cards.append(Card("growth", number(report.lyapunov.largest, digits=3), told))
     return Cards(tuple(cards))
-
-
-def _growth(spectrum: LyapunovSpectrum) -> str:
-    doing = {"contracting": "they fade", "chaotic": "they grow", "neutral": "they neither grow nor fade"}
-    return f"of the state, per step, as a logarithm: {doing[spectrum.verdict]}"
 
 
 def verdict_section(report: AuditReport) -> Section:
@@ -127,8 +118,10 @@ def verdict_section(report: AuditReport) -> Section:
 
 
 def _shown(title: str, verdict: CheckVerdict) -> Verdict:
-    """Put the question before its answer, for a list of many."""
-    return Verdict(verdict.outcome, verdict.label, f"{title} {verdict.text}".strip())
+    """Put the question before the first sentence of its answer, for a list of many."""
+    return Verdict(
+        verdict.outcome, verdict.label, f"{title} {_SENTENCE_END.split(verdict.text, maxsplit=1)[0]}".strip()
+    )
 
 
 def _unasked(reason: str) -> str:
@@ -221,9 +214,10 @@ def settings_section(report: AuditReport) -> Section:
     rows += [("weights, SHA-256", report.weights)] if report.weights else []
     rows += [("date", report.date)] if report.date else []
     rows += [("how the model was read", note) for note in report.notes]
-    rows += [("sequences", count(report.num_sequences)), ("steps of the longest", count(report.num_steps))]
-    rows += [(name, value) for name, value in sorted(report.environment.items())]
-    return Section("How it was measured", "measured", (Facts("Settings and versions", tuple(rows)),))
+    rows += [("parameters", count(report.num_parameters)), ("sequences", count(report.num_sequences))]
+    rows += [("steps of the longest", count(report.num_steps)), ("took", duration(report.seconds))]
+    facts = Facts("Settings", tuple(rows)), Facts("Versions", tuple(sorted(report.environment.items())))
+    return Section("How it was measured", "measured", (Columns(facts[:1], facts[1:]),))
 
 
 def _verdict_cell(check: str, report: AuditReport) -> Cell:

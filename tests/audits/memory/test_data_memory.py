@@ -257,7 +257,7 @@ def test_a_proof_stands_beside_the_measurement():
     found = data_memory(model, X)
     assert found.proved.lags == found.older.lags
     assert found.proved.forgets_at_most[-1] < 1e-3
-    assert "proved for every input" in found.summary()
+    assert "Proved for every input" in found.summary()
     assert data_memory(Filter(0.5**TIME), X).proved is None
 
 

@@ -60,8 +60,9 @@ class HessianSpectrum(AuditResult):
 
     def summary(self) -> str:
         """Say how curved the loss is, along the steepest direction and on average."""
-        said = f"The loss curves most by {number(self.top[0], digits=3)} and on average by "
-        said += f"{number(self.trace / self.num_weights, digits=3)} over {count(self.num_weights)} weights"
+        said = f"Around its weights the loss curves by {number(self.top[0], digits=3)} where it curves most and by "
+        said += f"{number(self.trace / self.num_weights, digits=3)} on average over {count(self.num_weights)} weights "
+        said += "(eigenvalues of its second derivative)"
         if self.bottom < -0.01 * abs(self.top[0]):
             said += f"; it falls away along some directions (least eigenvalue {number(self.bottom, digits=3)}), "
             said += "so this is not a minimum"

@@ -65,8 +65,11 @@ class Attribution(AuditResult):
         """Name the steps and the channels that count most."""
         if self.hidden:
             return "What the answers rest on is not told: replacing all of the input changes them no more than noise."
-        said = f"Of all that the input changes, {_most(self.steps, 'replacing')}"
-        return f"{said}; {_most(self.channels, 'replacing')}." if len(self.channels) > 1 else f"{said}."
+        said = f"Replacing {_most(self.steps)} as much as replacing all of the input"
+        said += _turned_words(self.steps)
+        if len(self.channels) > 1:
+            said += f" Replacing {_most(self.channels)}{_turned_words(self.channels)}"
+        return said
 
     def plot(self, ax: Any) -> None:
         """Draw the shares of the steps, and beside them those of the channels."""
@@ -232,17 +235,22 @@ def _share(
     )
 
 
-def _most(parts: tuple[Share, ...], doing: str) -> str:
-    """Name the part with the largest share, and those that cannot be told from it."""
+def _most(parts: tuple[Share, ...]) -> str:
+    """Name the part with the largest share."""
+    best = max(parts, key=lambda one: one.share)
+    interval = f"{percent(best.share)} ({percent(best.low)} to {percent(best.high)})"
+    return f"{best.name} alone changes the answers {interval}"
+
+
+def _turned_words(parts: tuple[Share, ...]) -> str:
+    """Say how many decisions that part turns, and which others cannot be told from it."""
     best = max(parts, key=lambda one: one.share)
     rivals = [one.name for one in parts if one is not best and one.high >= best.low]
-    interval = f"{percent(best.share)} ({percent(best.low)} to {percent(best.high)})"
-    said = f"{doing} {best.name} alone changes {interval}"
-    if best.turned is not None:
-        said += f" and turns {percent(best.turned)} of decisions"
-    if len(rivals) > 3:
-        return f"{said}, and {len(rivals)} other parts may count as much"
-    return f"{said}, where {' and '.join(rivals)} may count as much" if rivals else said
+    said = "." if best.turned is None else f", and turns {percent(best.turned)} of decisions."
+    if not rivals:
+        return said
+    names = f"{len(rivals)} other parts" if len(rivals) > 3 else " and ".join(rivals)
+    return f"{said} {names[:1].upper()}{names[1:]} may count as much."
 
 
 def _run(context: AuditContext) -> Attribution:

@@ -140,29 +140,34 @@ class DataMemory(AuditResult):
         if self.hidden:
             said = f"How long it remembers is undecided: {REASONS[self.hidden]}"
         else:
-            turned = f"; replacing it turns {percent(self.turned)} of decisions" if self.older.turned else ""
-            said = f"{self._half()}{turned}; {self._depends()}"
+            turned = f", and turns {percent(self.turned)} of decisions" if self.older.turned else ""
+            said = f"{self._half()}{turned}. {self._depends()}"
         if self.proved is not None:
-            said += f"; {self.proved.told}"
+            said += f". {self.proved.told}"
         if self.looks_ahead:
-            said += "; the model also looks ahead"
+            said += ". The model also looks ahead: its answers at a step change with later input"
         return f"{said}."
 
     def _half(self) -> str:
         if self.half_life is None:
-            left = percent(self.older.change[-1])
-            return f"Input older than {self.horizon} steps still has {left} of its effect on the answers"
+            return (
+                f"Replacing all input older than {self.horizon} steps still changes the answers "
+                f"{percent(self.older.change[-1])} as much as replacing all of it"
+            )
         high = "more" if self.half_life_high is None else number(self.half_life_high, digits=3)
         low = number(self.half_life_low, digits=3)
-        return f"Input older than {number(self.half_life, digits=3)} steps ({low} to {high}) has half of its effect"
+        return (
+            f"Replacing all input older than {number(self.half_life, digits=3)} steps ({low} to {high}) changes the "
+            "answers half as much as replacing all of it"
+        )
 
     def _depends(self) -> str:
-        size = with_unit(self.tolerance, self.unit)
+        size = with_unit(self.tolerance, self.unit) + (" in a score" if self.older.turned else "")
         if self.depends_on is None:
             if self.noise > self.tolerance:
-                return f"the model's own noise is larger than {size}, so how far back answers depend is not told"
-            return f"answers depend on all of the input: even the oldest changes some by more than {size}"
-        return f"answers depend on the last {self.depends_on} steps: older input changes none by more than {size}"
+                return f"The model's own noise is larger than {size}, so how far back answers depend is not told"
+            return f"Answers depend on all of the input: even the oldest changes some by more than {size}"
+        return f"Answers depend on the last {self.depends_on} steps: older input changes none by more than {size}"
 
     def plot(self, ax: Any) -> None:
         """Draw what is left of the input's effect by its age, with its interval, and what is proved beside it."""
@@ -305,9 +310,9 @@ def data_memory(
 
 
 METHOD = (
-    "Input older than each lag was replaced by that of other sequences, and apart a short block at that lag; the "
-    "change of the answers beyond the model's own noise, with 95 % intervals over sequences and donors; impulses on "
-    "top of three groups of real sequences stand beside it."
+    "All input older than so many steps, and in turn a short block of that age, was replaced by that of other "
+    "sequences; shown is the change of the answers beyond the model's own noise, with 95 % intervals. Single impulses "
+    "on top of three groups of sequences were asked about too, and must agree."
 )
 REFINED = 8
 """Lags asked about besides the first grid, at most."""

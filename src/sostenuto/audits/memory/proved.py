@@ -60,7 +60,7 @@ def proved_memory(model: nn.Module, lags: Sequence[int]) -> ProvedMemory | None:
         lags=tuple(int(lag) for lag in lags),
         remembers_at_least=tuple(low.tolist()) if certificate.remembers_at_least > 0 else (),
         forgets_at_most=tuple(high.tolist()) if forgets else (),
-        told=f"proved for every input: {' and '.join(parts)}",
+        told=f"Proved for every input: {' and '.join(parts)}",
         norm=certificate.norm,
         conditions=certificate.conditions,
     )

@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.rcsetup import cycler
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from sostenuto.report.figures.canvas import SMALL, limits
+from sostenuto.report.figures.canvas import SMALL, limits, linear_ticks, log_ticks
 from sostenuto.report.numbers import number
 from sostenuto.report.palette import INK, LINE, MUTED, SERIES
 from sostenuto.report.svg import house_style
@@ -46,7 +46,9 @@ def plotted(draw: Draw, *, width: float = 430, height: float = 280) -> Figure:
         draw(axes)
         for axis, scale in ((axes.xaxis, axes.get_xscale()), (axes.yaxis, axes.get_yscale())):
             if scale == "log":
-                axis.set_major_locator(LogLocator(numticks=6))
+                low, high = sorted(axis.get_view_interval())
+                ticks = log_ticks(low, high, 6)
+                axis.set_major_locator(FixedLocator(ticks if len(ticks) > 1 else linear_ticks(low, high)))
                 axis.set_major_formatter(FuncFormatter(lambda value, _: number(value, digits=2)))
                 axis.set_minor_locator(NullLocator())
         figure.draw_without_rendering()
