@@ -4,7 +4,7 @@ from sostenuto.audits.audit import AuditReport
 from sostenuto.audits.checks import all_checks
 from sostenuto.report.numbers import count, number
 
-MARKS = {"good": "✓ good", "caution": "! caution", "bad": "✗ bad", "unknown": "? undecided"}
+MARKS = {"good": "✓ good: ", "caution": "! caution: ", "bad": "✗ bad: ", "unknown": "? "}
 
 
 def model_card(report: AuditReport) -> str:
@@ -21,11 +21,11 @@ def model_card(report: AuditReport) -> str:
     for name, verdict in report.verdicts.items():
         value = "" if verdict.number is None else number(verdict.number)
         limits = ", ".join(f"{key} = {number(limit)}" for key, limit in verdict.thresholds.items())
-        outcome = verdict.label if all_checks()[name].describes else f"{MARKS[verdict.outcome]}: {verdict.label}"
+        outcome = verdict.label if all_checks()[name].describes else MARKS[verdict.outcome] + verdict.label
         lines.append(f"| {all_checks()[name].title} | {outcome} | {_plain(verdict.text)} | {value} | {limits} |")
     for name, reason in report.refused.items():
         lines.append(f"| {all_checks()[name].title} | not measured | {_plain(reason)} | | |")
-    lines += ["", *(f"- {_plain(note)}" for note in report.notes)]
+    lines += ["", *(f"- {_plain(note)}" for note in report.notes)] if report.notes else []
     lines += [
         "",
         "| to repeat | |",

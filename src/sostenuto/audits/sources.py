@@ -106,8 +106,9 @@ def audit_module(
         sys.path.insert(0, here)
     try:
         named = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise InputError(f"expected package.module:name of a torch module, got {name!r}: {error}.") from error
+    except Exception as error:  # a user's code may raise anything
+        hint = "run this where the module lies, or install its package"
+        raise InputError(f"expected package.module:name of a torch module, got {name!r}: {error}; {hint}.") from error
     made = not isinstance(named, nn.Module)
     require(
         not made or not isinstance(named, type) or weights is not None or untrained,
@@ -115,7 +116,11 @@ def audit_module(
         "got none",
         "pass --weights FILE.safetensors, name a function or an instance that is trained, or say --untrained",
     )
-    model: Any = named() if made and callable(named) else named
+    try:
+        model: Any = named() if made and callable(named) else named
+    except Exception as error:
+        hint = "write a function that makes the model, and name that"
+        raise InputError(f"expected {name} to make a model without arguments, got {error}; {hint}.") from error
     good = isinstance(model, nn.Module)
     require(good, f"expected {name} to be or make a torch module", f"got {type(model).__name__}")
     if weights is not None:
@@ -144,7 +149,9 @@ def load_weights(model: nn.Module, path: Path) -> None:
     try:
         model.load_state_dict(state)
     except RuntimeError as error:
-        raise InputError(f"expected weights of {type(model).__name__} in {path}, got {error}.") from error
+        name, reason = type(model).__name__, " ".join(str(error).split()).rstrip(".")
+        hint = "make the model as it was when these weights were saved"
+        raise InputError(f"expected weights of {name} in {path}, got {reason}; {hint}.") from error
 
 
 def audit_encoded(model: Any, encoding: Encoding, material: Material, options: Mapping[str, Any]) -> AuditReport:
