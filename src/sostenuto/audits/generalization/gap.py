@@ -100,7 +100,7 @@ class GeneralizationGap(AuditResult):
         errors = [1.96 * factor * part.score_error for part in parts]
         scores, guesses = (factor * np.array([(part.score, part.guess) for part in parts])).T
         ax.errorbar(places, scores, yerr=errors, fmt="o", capsize=4, label="model, 95 % interval")
-        ax.plot(places, guesses, linestyle="", marker="_", markersize=40, color="gray", label="guess")
+        ax.hlines(guesses, places - 0.15, places + 0.15, color="gray", linestyle="--", label="guess")
         ax.set_xticks(places, ["training", "new"])
         ax.set_xlim(-0.6, 1.6)
         ax.set_ylim(0, 102 if self.measure == "accuracy" else None)
