@@ -71,7 +71,7 @@ def test_a_model_without_parameters(numbers):
     found = asked(Free(), X, torch.stack([y, -y], 1) if numbers else y)
     assert found.num_parameters == 0
     assert found.refused["perturbation"] == "expected a model with weights that learn, got none."
-    assert found.refused["curvature"] == "expected a model with weights that learn, got none."
+    assert found.refused["curvature"].startswith("expected a model with weights that learn")
     assert {"memory", "noise", "attack", "generalization"} <= set(found.results)
 
 

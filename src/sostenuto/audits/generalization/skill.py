@@ -124,7 +124,7 @@ def skill(
     >>> class Last(nn.Module):
     ...     def forward(self, x):
     ...         return torch.cat([-x[:, -1], x[:, -1]], dim=-1)
-    >>> X = np.sign(np.arange(-50.0, 50.0) + 0.5)[:, None, None].repeat(5, axis=1)
+    >>> X = np.linspace(-1, 1, 100)[:, None, None].repeat(5, axis=1)
     >>> found = skill(Last(), X, (X[:, 0, 0] > 0).astype(int))
     >>> found.score, found.guess, found.gained_low > 0.3
     (1.0, 0.5, True)
