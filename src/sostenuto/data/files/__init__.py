@@ -50,8 +50,17 @@ from sostenuto.types import PathLike
 
 __all__ = ["READERS", "read", "read_parts"]
 
-READERS = {".ts": "ts", ".tsv": "ucr", ".txt": "ucr", ".csv": "comma", ".npz": "npz", ".parquet": "parquet"}
-"""The module that reads each suffix, by its function ``read``; it is imported when a file asks for it."""
+Reader = Callable[[Path, Options], SequenceSet]
+
+READERS: dict[str, str | Reader] = {
+    ".ts": "ts",
+    ".tsv": "ucr",
+    ".txt": "ucr",
+    ".csv": "comma",
+    ".npz": "npz",
+    ".parquet": "parquet",
+}
+"""What reads each suffix: a function, or the module here whose function ``read`` does, imported when it is needed."""
 
 
 def read(path: PathLike, **options: Any) -> SequenceSet:
@@ -89,8 +98,9 @@ def read_parts(path: PathLike, **options: Any) -> dict[str, SequenceSet]:
     return npz.read_parts(file, Options.of(**options))
 
 
-def _reader(suffix: str) -> Callable[[Path, Options], SequenceSet]:
-    return importlib.import_module(f"sostenuto.data.files.{READERS[suffix]}").read
+def _reader(suffix: str) -> Reader:
+    reader = READERS[suffix]
+    return reader if callable(reader) else importlib.import_module(f"sostenuto.data.files.{reader}").read
 
 
 def _suffix(path: Path) -> str:
