@@ -27,7 +27,7 @@ _NEEDED = (
     "sostenuto.data.sources.digits",
     "sostenuto.kernels.gram",
     "sostenuto.ops.oscillator.cpu.maximum",
-    "sostenuto.ops.oscillator.tiles_sweep",
+    "sostenuto.ops.oscillator.tile_launch",
     "sostenuto.report.page",
     "sostenuto.training.probes",
     "sostenuto.training.run",

@@ -171,8 +171,8 @@ def test_a_saddle_gives_the_right_gradient(chunk, tiles, monkeypatch):
     # both compute the drive by one product, so that they start from the same bits
     monkeypatch.setattr("sostenuto.ops.oscillator.scan.FUSED_CHANNELS", 0)
     if not tiles:
-        for place in ("sostenuto.nn.unicornn.takes_tiles", "sostenuto.ops.oscillator.tiles.takes_tiles"):
-            monkeypatch.setattr(place, lambda *_, **__: False)
+        for place in ("layers", "recompute"):
+            monkeypatch.setattr(f"sostenuto.ops.oscillator.{place}.takes_tiles", lambda *_, **__: False)
     store, recompute, x = saddle(chunk)
     gradients = []
     for layer in (store, recompute):
@@ -188,7 +188,7 @@ def test_a_saddle_gives_the_right_gradient(chunk, tiles, monkeypatch):
 
 
 def test_without_the_check_the_saddle_would_give_a_wrong_gradient(monkeypatch):
-    monkeypatch.setattr("sostenuto.ops.oscillator.stack.TOLERANCE", {torch.float32: float("inf")})
+    monkeypatch.setattr("sostenuto.ops.oscillator.recompute.TOLERANCE", {torch.float32: float("inf")})
     store, recompute, x = saddle(4000)
     for layer in (store, recompute):
         layer(x)[0][-1].sum().backward()
@@ -246,6 +246,16 @@ def test_a_changed_weight_between_forward_and_backward_is_an_error():
         output.sum().backward()
 
 
+def test_a_stream_reads_what_a_layer_skips_to():
+    layer, x = pair(2, 5, num_layers=4, skip=2)[1].eval(), torch.randn(6, 3, 2, dtype=torch.float64)
+    state, outputs = None, []
+    with torch.no_grad():
+        for x_t in x:
+            output, state = layer.step(x_t, state)
+            outputs.append(output)
+        torch.testing.assert_close(torch.stack(outputs), layer(x)[0], rtol=0, atol=1e-14)
+
+
 def test_bad_memory_is_refused():
     with pytest.raises(InputError, match="memory"):
         UnICORNN(1, 2, memory="forget")
@@ -256,6 +266,6 @@ def test_bad_memory_is_refused():
 def test_a_backend_without_an_inverse_runs_chunks_forwards(monkeypatch):
     """A GPU's path, run on the CPU: the scan's operator goes by the device of what it is given."""
     store, recompute = pair(2, 5, num_layers=4, skip=2, chunk=7)
-    monkeypatch.setattr("sostenuto.ops.oscillator.stack.choose_backend", lambda *_, **__: "gpu")
+    monkeypatch.setattr("sostenuto.ops.oscillator.recompute.choose_backend", lambda *_, **__: "gpu")
     assert_equal_layers(store, recompute, torch.randn(40, 3, 2, dtype=torch.float64), start(4, 3, 5), tolerance=1e-14)
     assert recompute.last_drift[0].worst == [0.0] * 4

@@ -6,7 +6,8 @@ from torch.nn.utils.rnn import pack_sequence
 
 from sostenuto.checks import InputError
 from sostenuto.models.prediction import SequenceClassifier, SequenceRegressor
-from sostenuto.nn import LSTM, UnICORNN, unicornn
+from sostenuto.nn import LSTM, UnICORNN
+from sostenuto.ops.oscillator import layers
 from tests.apart import run_apart
 
 OPTIONS = [
@@ -183,14 +184,14 @@ def test_hooks_hear_a_call_for_a_final_state():
 @pytest.mark.parametrize("options", RECOMPUTING[:4], ids=str)
 def test_no_outputs_are_made_for_a_model_that_reads_the_last_step(options, monkeypatch):
     """Logits and gradients are those of the stored outputs."""
-    made, stack = [], unicornn.oscillator_stack
+    made, stack = [], layers.oscillator_stack
 
     def watched(*given, **more):
         found = stack(*given, **more)
         made.append(len(found.outputs))
         return found
 
-    monkeypatch.setattr(unicornn, "oscillator_stack", watched)
+    monkeypatch.setattr(layers, "oscillator_stack", watched)
     x, results = torch.randn(6, 300, 3, dtype=torch.float64), []
     for memory in ("store", "recompute"):
         torch.manual_seed(0)

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from sostenuto.checks import InputError
-from sostenuto.ops.oscillator import Cell, oscillator_scan, oscillator_stack
-from sostenuto.ops.oscillator.cpu import inverse as cpu
+from sostenuto.ops.oscillator import Cell, oscillator_scan
+from sostenuto.ops.oscillator.cpu import scan as cpu
+from sostenuto.ops.oscillator.recompute import oscillator_stack
 from sostenuto.ops.oscillator.reference import inverse_reference
 from tests.apart import run_apart
 

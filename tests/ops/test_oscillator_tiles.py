@@ -5,10 +5,15 @@ import pytest
 import torch
 
 from sostenuto.nn import UnICORNN
-from sostenuto.ops.oscillator import oscillator_tiles, takes_tiles
 from sostenuto.ops.oscillator.cell import Cell
-from sostenuto.ops.oscillator.stack_autograd import stored_stack
+from sostenuto.ops.oscillator.scan import scan_layers
+from sostenuto.ops.oscillator.tiles import oscillator_tiles, takes_tiles
 from tests.apart import run_apart
+
+
+def stored_stack(x, *given, **options):
+    return scan_layers([x], *given, **options)
+
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5}
 SHAPES = [
@@ -169,7 +174,7 @@ def test_the_layer_is_the_same_with_and_without(options, monkeypatch):
     results = []
     for tiles in (True, False):
         if not tiles:
-            monkeypatch.setattr("sostenuto.nn.unicornn.takes_tiles", lambda *_, **__: False)
+            monkeypatch.setattr("sostenuto.ops.oscillator.layers.takes_tiles", lambda *_, **__: False)
         torch.manual_seed(1)
         output, state = layer(x)
         gradients = torch.autograd.grad(output.square().sum() + state[1].sum(), list(layer.parameters()))

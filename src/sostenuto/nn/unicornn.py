@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
@@ -22,14 +21,11 @@ from sostenuto.ops.oscillator import (
     BACKENDS,
     Cell,
     Drift,
-    oscillator_scan,
-    oscillator_stack,
-    oscillator_stack_inverse,
-    oscillator_tiles,
-    takes_tiles,
+    StackResult,
+    oscillator_inverse,
+    oscillator_layers,
     time_max,
 )
-from sostenuto.ops.oscillator.cell import with_masks
 
 
 class Reconstruction(NamedTuple):
@@ -210,17 +206,13 @@ class UnICORNN(OscillatorLayer):
         hx: LayerState | None = None,
     ) -> tuple[Any, Any]:
         """Read whole sequences, as `RecurrentLayer.forward`; one direction runs all layers at once where it can."""
-        if self.memory == "recompute" and not torch.compiler.is_compiling():
-            self.last_drift = ()
         call = self._read_call(input, state, timespans, hx)
-        alone = self.bidirectional or (self.memory == "store" and not self._may_tile())
-        result = None if alone else self._run_together(call)
-        if result is None:
+        if self.bidirectional:
+            if self.memory == "recompute" and not torch.compiler.is_compiling():
+                self.last_drift = ()
             return self._run_layers(call)
-        output, y, z = result
-        if call.sequences.unbatched:
-            y, z = y.squeeze(1), z.squeeze(1)
-        return call.sequences.write(output), (y, z)
+        output, *ends = self._run_whole(call)
+        return call.sequences.write(output), tuple(ends)
 
     def peak(
         self, input: LayerInput, state: LayerState | None = None, *, timespans: Timespans | None = None
@@ -236,12 +228,10 @@ class UnICORNN(OscillatorLayer):
         """
         if isinstance(input, PackedSequence):
             raise InputError("expected a tensor, got packed sequences; pool the outputs of a call.")
-        together = self.memory == "store" and not self.bidirectional
-        if together and self._may_tile() and not self._has_hooks():
+        if not self._needs_call():
             call = self._read_call(input, state, timespans)
-            result = self._run_together(call, peak=True)
-            if result is not None:
-                return result[0].squeeze(0) if call.sequences.unbatched else result[0]
+            largest = self._run_whole(call, give="peak")[0]
+            return largest.squeeze(0) if call.sequences.unbatched else largest
         output, _ = self(input, state, timespans=timespans)
         first = output if self.batch_first else output.transpose(0, 1)
         return output.amax(0) if input.ndim == 2 else time_max(first)
@@ -255,12 +245,9 @@ class UnICORNN(OscillatorLayer):
         >>> torch.equal(layer.final_state(x)[0], layer(x)[1][0])
         True
         """
-        if self.memory == "store" or self.bidirectional or torch.compiler.is_compiling() or self._has_hooks():
+        if self._needs_call():
             return self(input, state, timespans=timespans)[1]
-        self.last_drift = ()
-        call = self._read_call(input, state, timespans)
-        result: Any = self._run_together(call, outputs=False)
-        return tuple(part.squeeze(1) for part in result[1:]) if call.sequences.unbatched else result[1:]
+        return self._run_whole(self._read_call(input, state, timespans), give="state")[1:]
 
     def run(
         self,
@@ -272,30 +259,10 @@ class UnICORNN(OscillatorLayer):
         lengths: Lengths,  # noqa: ARG002
     ) -> Ran:
         """Project the input in one product over all time, then run the oscillators."""
-        if self.memory == "recompute":
-            y, z = (part[None] for part in state)
-            output, y, z = self._run_stack(below[-1], [self._cell(layer, reverse, None)], y, z, timespans)
-            return output, (y[0], z[0])
-        cell, start = self._cell(layer, reverse, None), tuple(part[None] for part in state)
-        options = {"timespans": timespans, "backend": self.backend}
-        if self._may_tile() and takes_tiles(below[-1], [cell], *start, **options):
-            output, y, z = oscillator_tiles(below[-1], [cell], self.stiffness, *start, timespans=timespans)
-            return output, (y[0], z[0])
-        x, input_map = below[-1], (cell.weight_ih, cell.bias)
-        if cell.weight_skip is not None:
-            skipped = F.linear(below[layer - (self._skip or 0)], cell.weight_skip)
-            x, input_map = F.linear(x, *input_map) + skipped, None
-        output, y, z = oscillator_scan(
-            x,
-            cell.weight_hh,
-            cell.step,
-            self.stiffness,
-            *state,
-            input_map=input_map,
-            timespans=timespans,
-            backend=self.backend,
-        )
-        return output, (y, z)
+        memory = "store" if self._step_cache.running else self.memory  # one step has nothing to recompute
+        y, z = (part[None] for part in state)
+        result = self._run_cells(below, [(layer, reverse)], (y, z), timespans, memory=memory)
+        return result.outputs, (result.y[0], result.z[0])
 
     @torch.no_grad()
     def inverse(
@@ -325,11 +292,12 @@ class UnICORNN(OscillatorLayer):
             not drops, "expected a layer in eval mode", "got one with dropout in training mode", "call eval() first"
         )
         sequences, (y, z), spans, _ = self._read_call(inputs, states, timespans)
-        cells = [self._cell(layer, False, None) for layer in range(self.num_layers)]
-        stack = sequences.values, cells, self.stiffness
+        cells = [self._cell(layer, False) for layer in range(self.num_layers)]
         options: dict[str, Any] = {"skip": self._skip or 0, "timespans": spans, "backend": self.backend}
-        y_start, z_start, ys, zs = oscillator_stack_inverse(*stack, y, z, trajectory=trajectory, **options)
-        again = oscillator_stack(*stack, y_start, z_start, **options)
+        options |= {"step_sizes": self._steps}
+        x, alpha = sequences.values, self.stiffness
+        y_start, z_start, ys, zs = oscillator_inverse(x, cells, alpha, y, z, trajectory=trajectory, **options)
+        again = oscillator_layers([x], cells, alpha, y_start, z_start, memory="recompute", give="state", **options)
         drift = drift_of((again.y, again.z), (y, z), tolerance)
         start = self._finish(list(zip(y_start, z_start, strict=True)), sequences)
         if ys is None or zs is None:
@@ -343,55 +311,51 @@ class UnICORNN(OscillatorLayer):
         memory = "" if self.memory == "store" else f", memory={self.memory}"
         return f"{super().extra_repr()}, step_size={steps}, stiffness={self.stiffness}{memory}"
 
-    def _may_tile(self) -> bool:
-        """Whether tiles are worth asking for: elsewhere the cells that the question needs would be made for nothing."""
-        single = self._step_cache.running  # one step has nothing to tile
-        return self.weight_ih_l0.device.type == "cpu" and not single and not torch.compiler.is_compiling()
-
-    def _has_hooks(self) -> bool:
-        """Whether the layer has hooks, or a replaced or compiled forward, so that a call must be made."""
+    def _needs_call(self) -> bool:
+        """Whether the layer itself must be called: for two directions, a compiler, hooks, or a replaced forward."""
+        if self.bidirectional or torch.compiler.is_compiling():
+            return True
         hooks = self._forward_hooks, self._forward_pre_hooks, self._backward_hooks, self._backward_pre_hooks
         replaced = getattr(self.forward, "__func__", None) is not UnICORNN.forward or self._compiled_call_impl
         return bool(any(hooks) or replaced or nn.modules.module._has_any_global_hook())
 
-    def _cell(self, layer: int, reverse: bool, mask: Tensor | None, *, stepped: bool = True) -> Cell:
-        """Give one layer's tensors; unless ``stepped`` with c in the place of its steps."""
-        return Cell(
-            *self._input_map(layer, reverse),
-            self.weight("weight_skip", layer, reverse) if self._skips(layer) else None,
-            self.weight("weight_hh", layer, reverse),
-            self.effective_step(layer, reverse=reverse) if stepped else self.weight("time_scale", layer, reverse),
-            mask,
-        )
+    def _cell(self, layer: int, reverse: bool) -> Cell:
+        """Give one layer's tensors, with c in the place of its steps."""
+        skipped = self.weight("weight_skip", layer, reverse) if self._skips(layer) else None
+        weights = self.weight("weight_hh", layer, reverse), self.weight("time_scale", layer, reverse)
+        return Cell(*self._input_map(layer, reverse), skipped, *weights, None)
 
-    def _masks(self, y: Tensor) -> Tensor | None:
-        """Draw what dropout keeps of the outputs of all layers but the top one; None without dropout."""
-        off = not self.training or self.dropout == 0 or self.num_layers == 1
-        return None if off else dropout_masks(y[1:], self.dropout)
-
-    def _run_together(
-        self, call: LayerCall, peak: bool = False, outputs: bool = True
-    ) -> tuple[Tensor, Tensor, Tensor] | None:
-        """Run all layers at once: outputs (with ``peak`` their largest), y and z; None where one by one is better."""
+    def _run_whole(self, call: LayerCall, give: Any = "outputs") -> tuple[Tensor, ...]:
+        """Run all layers of one direction: what the op is to ``give``, and the last states in the form of a call."""
         sequences, (y, z), spans, _ = call
-        stores = self.memory == "store"
-        cells = [self._cell(layer, False, None, stepped=not stores) for layer in range(self.num_layers)]
-        if stores and not takes_tiles(sequences.values, cells, y, z, timespans=spans, backend=self.backend):
-            return None
-        masks = self._masks(y)
-        if stores:
-            options: dict[str, Any] = {"timespans": spans, "masks": masks, "peak": peak, "step_sizes": self._steps}
-            return oscillator_tiles(sequences.values, cells, self.stiffness, y, z, **options)
-        return self._run_stack(sequences.values, with_masks(cells, masks), y, z, spans, outputs)
+        if self.memory == "recompute" and not torch.compiler.is_compiling():
+            self.last_drift = ()
+        drops = self.training and self.dropout > 0 and self.num_layers > 1
+        masks = dropout_masks(sequences.values.new_empty(y[1:].shape, dtype=y.dtype), self.dropout) if drops else None
+        places = [(layer, False) for layer in range(self.num_layers)]
+        result = self._run_cells([sequences.values], places, (y, z), spans, masks=masks, give=give, memory=self.memory)
+        ends = (part.squeeze(1) if sequences.unbatched else part for part in (result.y, result.z))
+        return result.outputs, *ends
 
-    def _run_stack(
-        self, x: Tensor, cells: Sequence[Cell], y: Tensor, z: Tensor, spans: Tensor | None, outputs: bool = True
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        options: dict[str, Any] = {"skip": self._skip or 0, "backend": self.backend, "chunk": self._chunk}
-        result = oscillator_stack(x, cells, self.stiffness, y, z, timespans=spans, outputs=outputs, **options)
+    def _run_cells(
+        self, below: Below, places: list[tuple[int, bool]], state: tuple[Tensor, Tensor], spans: Spans, **options: Any
+    ) -> StackResult:
+        """Run the layers at some places, and note the drift."""
+        result = oscillator_layers(
+            below,
+            [self._cell(*place) for place in places],
+            self.stiffness,
+            *state,
+            skip=self._skip or 0,
+            timespans=spans,
+            step_sizes=tuple(self._steps[layer] for layer, _ in places),
+            backend=self.backend,
+            chunk=self._chunk,
+            **options,
+        )
         if result.drift is not None:
             self.last_drift = (*self.last_drift, result.drift)
-        return result[:3]
+        return result
 
     def _read_call(self, input: Any, state: Any, timespans: Any, hx: Any = None) -> LayerCall:
         call = super()._read_call(input, state, timespans, hx)

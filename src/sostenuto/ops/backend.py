@@ -17,7 +17,9 @@ HAS_NUMBA = importlib.util.find_spec("numba") is not None
 HAS_TRITON = importlib.util.find_spec("triton") is not None
 """Whether the GPU kernels can be compiled here."""
 INTERPRETED = os.environ.get("TRITON_INTERPRET", "0") == "1"
-"""Whether Triton interprets the GPU kernels: then they run tensors on the CPU, in place of the CPU kernels."""
+"""Whether Triton interprets the GPU kernels: then they run tensors on the CPU, in place of the CPU kernels.
+
+The variable is Triton's own, and Triton too reads it once, where kernels are defined."""
 
 
 def native_backend(state: Tensor) -> str:

@@ -17,7 +17,7 @@ from numba.extending import intrinsic
 
 from sostenuto.ops._cpu.compiled import OPTIONS
 from sostenuto.ops._cpu.panel_product import VECTOR_BYTES, load, whole
-from sostenuto.ops._cpu.tanh import grown_by_half, tanh_with_slope_of_vectors
+from sostenuto.ops._cpu.tanh import grown_by_half, tanh_of_vectors, tanh_with_slope_of_vectors
 
 _WORD, _FUSED = ir.IntType(64), ("contract",)
 
@@ -40,15 +40,25 @@ class Lanes:
     def __rsub__(self, other: float) -> "Lanes":
         return self._lanes(other) - self
 
+    def __neg__(self) -> "Lanes":
+        return Lanes(self.builder, self.builder.fneg(self.value), self.size)
+
     __radd__, __rmul__ = __add__, __mul__
 
     def __truediv__(self, other: "Lanes") -> "Lanes":
         return Lanes(self.builder, self.builder.fdiv(self.value, other.value), self.size)
 
-    def where_below(self, limit: float, one: "Lanes", other: "Lanes") -> "Lanes":
-        """Give ``one`` where this is below the limit and ``other`` elsewhere."""
-        below = self.builder.fcmp_ordered("<", self.value, self._lanes(limit).value)
-        return Lanes(self.builder, self.builder.select(below, one.value, other.value), self.size)
+    def where_below(self, limit: Any, one: Any, other: "Lanes") -> "Lanes":
+        """Give ``one`` where this is below the limit and ``other`` elsewhere, also where either is not a number."""
+        return self._where("<", limit, one, other)
+
+    def where_equal(self, number: Any, one: Any, other: "Lanes") -> "Lanes":
+        """Give ``one`` where this equals the number and ``other`` elsewhere."""
+        return self._where("==", number, one, other)
+
+    def larger(self, other: "Lanes") -> "Lanes":
+        """Give the other where it is larger, and this elsewhere: what is not a number is not larger than any."""
+        return self._where("<", other, other, self)
 
     def faded(self) -> tuple["Lanes", "Lanes"]:
         """Give e⁻ˣ and e⁻ˣ − 1 for x ≥ 0, both to full relative accuracy; e⁻ˣ beyond x = 20 (float64: 40) stays."""
@@ -73,10 +83,19 @@ class Lanes:
             cosine = cosine * square + (-1) ** n / math.factorial(2 * n)
         return sine * r, cosine
 
+    def tanh_alone(self) -> "Lanes":
+        """Give the hyperbolic tangent."""
+        (value,) = tanh_of_vectors(self.builder, [self.value], self.value.type, self.size)
+        return Lanes(self.builder, value, self.size)
+
     def tanh(self) -> tuple["Lanes", "Lanes"]:
         """Give the hyperbolic tangent and its derivative."""
         result = tanh_with_slope_of_vectors(self.builder, [self.value], self.value.type, self.size)
         return Lanes(self.builder, result[0][0], self.size), Lanes(self.builder, result[1][0], self.size)
+
+    def _where(self, relation: str, number: Any, one: Any, other: "Lanes") -> "Lanes":
+        holds = self.builder.fcmp_ordered(relation, self.value, self._lanes(number).value)
+        return Lanes(self.builder, self.builder.select(holds, self._lanes(one).value, other.value), self.size)
 
     def _made(self, operation: Any, left: "Lanes", right: "Lanes") -> "Lanes":
         return Lanes(self.builder, operation(left.value, right.value, flags=_FUSED), self.size)

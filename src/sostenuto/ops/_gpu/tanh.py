@@ -2,12 +2,7 @@
 
 |x| < 0.55: an odd polynomial. Beyond: tanh x = 1 − 2/(1 + e^{2x}). The caller gives
 2·log₂(e)·x beside x: a scan has it from scaled weights, one multiplication earlier.
-
-With ``SOSTENUTO_GPU_APPROXIMATE_TANH=1`` in the environment at the first import, the GPU's own instruction is taken
-instead: one operation, relative error up to 5e-4 (2⁻¹¹), and the slope is 1 − tanh². It is off unless asked for.
 """
-
-import os
 
 import triton
 import triton.language as tl
@@ -15,8 +10,6 @@ import triton.language as tl
 from sostenuto.ops import backend
 
 INTERPRETED = tl.constexpr(backend.INTERPRETED)
-APPROXIMATE = tl.constexpr(os.environ.get("SOSTENUTO_GPU_APPROXIMATE_TANH", "0") == "1" and not INTERPRETED.value)
-"""Whether the hardware's approximate tanh is taken; the interpreter has none."""
 BORDER = tl.constexpr(0.55)
 TWO_LOG2E = tl.constexpr(2.885390081777927)
 A3, A5 = tl.constexpr(-0.33332946635941113), tl.constexpr(0.13320725043716364)
@@ -38,15 +31,8 @@ def _near(x):
 
 
 @triton.jit
-def _hardware(x):
-    return tl.inline_asm_elementwise("tanh.approx.f32 $0, $1;", "=r,r", [x], dtype=tl.float32, is_pure=True, pack=1)
-
-
-@triton.jit
 def tanh(x, scaled):
     """Compute tanh x, given also scaled = 2·log₂(e)·x."""
-    if APPROXIMATE:
-        return _hardware(x)
     r = reciprocal(tl.exp2(scaled) + 1.0)
     far = 1.0 - r * 2.0  # pyright: ignore[reportOperatorIssue]
     return tl.where(tl.abs(x) < BORDER, _near(x), far)
@@ -58,9 +44,6 @@ def tanh_with_slope(x, scaled):
 
     The slope comes from exp(−2|x|), which keeps its relative accuracy where tanh is nearly 1.
     """
-    if APPROXIMATE:
-        t = _hardware(x)
-        return t, 1.0 - t * t  # pyright: ignore[reportOperatorIssue]
     e = tl.exp2(-tl.abs(scaled))
     r = reciprocal(e + 1.0)
     far = (1.0 - e) * r

@@ -1,20 +1,19 @@
-"""Independent undamped oscillators (UnICORNN): one scan, a stack that recomputes its states, and its inverse."""
+"""Independent undamped oscillators (UnICORNN): one scan, layers of them on each other, and their inverse."""
 
-from sostenuto.ops.oscillator.cell import Cell, Drift
+from sostenuto.ops.oscillator.cell import Cell
+from sostenuto.ops.oscillator.chunks import Drift
+from sostenuto.ops.oscillator.layers import oscillator_layers
 from sostenuto.ops.oscillator.maximum import time_max
+from sostenuto.ops.oscillator.recompute import StackResult, oscillator_inverse
 from sostenuto.ops.oscillator.scan import BACKENDS, oscillator_scan
-from sostenuto.ops.oscillator.stack import StackResult, oscillator_stack, oscillator_stack_inverse
-from sostenuto.ops.oscillator.tiles import oscillator_tiles, takes_tiles
 
 __all__ = [
     "BACKENDS",
     "Cell",
     "Drift",
     "StackResult",
+    "oscillator_inverse",
+    "oscillator_layers",
     "oscillator_scan",
-    "oscillator_stack",
-    "oscillator_stack_inverse",
-    "oscillator_tiles",
-    "takes_tiles",
     "time_max",
 ]

@@ -1,5 +1,6 @@
 """The scan of independent undamped oscillators (UnICORNN): check, choose a backend, apply."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from sostenuto.ops._cpu.workspace import product
 from sostenuto.ops.backend import choose_backend
 from sostenuto.ops.dispatch import needs_reference, recorded_gradients, run_adjoint, runs_eagerly
 from sostenuto.ops.oscillator.autograd import scan
+from sostenuto.ops.oscillator.cell import Cell
 from sostenuto.ops.oscillator.reference import oscillator_scan_reference
 
 FUSED_CHANNELS = 8
@@ -129,3 +131,31 @@ def oscillator_scan(
 def _is_separate(*tensors: Tensor | None) -> bool:
     """Whether product and scan are two operators: under mixed precision, and outside plain eager mode."""
     return torch.is_autocast_enabled("cpu") or not runs_eagerly(*tensors)
+
+
+def scan_layers(
+    below: Sequence[Float[Tensor, "T B _"]],
+    cells: Sequence[Cell],
+    stiffness: float,
+    y: Float[Tensor, "L B H"],
+    z: Float[Tensor, "L B H"],
+    *,
+    skip: int = 0,
+    timespans: Float[Tensor, "T B"] | None = None,
+    backend: str = "auto",
+) -> tuple[Float[Tensor, "T B H"], Float[Tensor, "L B H"], Float[Tensor, "L B H"]]:
+    """Scan layer by layer, every state kept; the last of ``below`` is the input, those before it are skipped from.
+
+    Returns the top layer's outputs, and the last y and z of all layers.
+    """
+    below, ends = list(below), []
+    for cell, *start in zip(cells, y, z, strict=True):
+        x, input_map = below[-1], (cell.weight_ih, cell.bias)
+        if cell.weight_skip is not None:
+            x, input_map = cell.drive(below, skip), None
+        options: dict[str, Any] = {"input_map": input_map, "timespans": timespans, "backend": backend}
+        outputs, *end = oscillator_scan(x, cell.weight_hh, cell.step, stiffness, *start, **options)
+        ends.append(end)
+        below.append(cell.upward(outputs))
+    y_end, z_end = (torch.stack(parts) for parts in zip(*ends, strict=True))
+    return below[-1], y_end, z_end

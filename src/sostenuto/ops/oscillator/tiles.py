@@ -11,8 +11,8 @@ from torch import Tensor
 from sostenuto.checks import check_positive
 from sostenuto.ops.backend import choose_backend
 from sostenuto.ops.dispatch import needs_reference, recorded_gradients, run_adjoint, runs_eagerly
-from sostenuto.ops.oscillator.cell import Cell, cells_of, with_masks
-from sostenuto.ops.oscillator.stack_autograd import stored_stack
+from sostenuto.ops.oscillator.cell import Cell, cells_of, with_masks, with_steps
+from sostenuto.ops.oscillator.scan import scan_layers
 
 
 @dataclass(frozen=True)
@@ -30,16 +30,6 @@ class TilePlan:
     step_sizes: tuple[float, ...] | None
     masks: Tensor | None
 
-    def stepped(self, cells: Sequence[Cell]) -> Sequence[Cell]:
-        """Give the cells with the steps g, differentiably, and their masks."""
-        cells = with_masks(cells, self.masks)
-        if self.step_sizes is None:
-            return cells
-        return [
-            cell._replace(step=size * torch.sigmoid(cell.step))
-            for cell, size in zip(cells, self.step_sizes, strict=True)
-        ]
-
 
 class TiledLayers(torch.autograd.Function):
     """Call ``apply(plan, timespans, x, y, z, *tensors)`` with the cells' fields one after the other.
@@ -50,7 +40,7 @@ class TiledLayers(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
         """Run all tiles; keep what the backward pass needs."""
-        from sostenuto.ops.oscillator import tiles_sweep as sweep
+        from sostenuto.ops.oscillator import tile_launch as sweep
 
         plan, timespans, x, y, z, *tensors = inputs
         wanted = {"keep": plan.keep, "input_gradient": ctx.needs_input_grad[2], "peak": plan.peak}
@@ -69,29 +59,18 @@ class TiledLayers(torch.autograd.Function):
         timespans, x, y, z, *tensors, kept, activated, last, top, largest, holders = ctx.saved_tensors
         wanted, plan = ctx.needs_input_grad[2:], ctx.plan
         if torch.is_grad_enabled():
-            cells = plan.stepped(cells_of(tensors))
-            outputs, *ends = stored_stack(x.to(y.dtype), cells, plan.stiffness, y, z, timespans=timespans)
+            cells = with_steps(with_masks(cells_of(tensors), plan.masks), plan.step_sizes)
+            outputs, *ends = scan_layers([x.to(y.dtype)], cells, plan.stiffness, y, z, timespans=timespans)
             results = outputs.amax(0) if plan.peak else outputs, *ends
             gradients = recorded_gradients(results, (x, y, z, *tensors), arriving)
         else:
-            from sostenuto.ops.oscillator import tiles_sweep as sweep
+            from sostenuto.ops.oscillator import tile_launch as sweep
 
             peaks = sweep.Peaks(largest, holders) if plan.peak else None
             operands = (ctx.layers, x.to(y.dtype), y, sweep.Trace(kept, activated, last, top), peaks)
             needed = {"input_gradient": wanted[0], "state_gradients": wanted[1] or wanted[2]}
-            gradients = run_adjoint(
-                lambda *arriving: _listed(sweep.backward(*operands, *arriving, **needed), x), *arriving
-            )
+            gradients = run_adjoint(lambda *d: sweep.backward(*operands, *d, **needed).listed(x.dtype), *arriving)
         return None, None, *(g if want else None for g, want in zip(gradients, wanted, strict=True))
-
-
-def _listed(found: Any, x: Tensor) -> list[Tensor | None]:
-    """List the gradients in the order of the function's tensors; a mask and what is skipped have none."""
-    d_x = None if found.x is None else found.x.to(x.dtype)
-    listed: list[Tensor | None] = [d_x, found.y, found.z]
-    for layer, matrix in enumerate(found.matrices):
-        listed += [matrix, found.bias[layer], None, found.weight[layer], found.step[layer], None]
-    return listed
 
 
 LEAST_ROWS = 256
@@ -127,6 +106,8 @@ def takes_tiles(
     if (timespans is not None and timespans.requires_grad) or needs_reference(x, y, z, *tensors):
         return False
     plain = all(tensor.dtype == y.dtype for tensor in tensors) and all(cell.weight_skip is None for cell in cells)
+    if T == 1 and not torch.is_grad_enabled():  # of a stream: one step has nothing to tile
+        return False
     width, threads = max(channels, y.shape[2]), torch.get_num_threads()
     if T * B < LEAST_ROWS:
         return plain and width <= NARROW_UNITS
@@ -149,7 +130,7 @@ def oscillator_tiles(
     """Run z ← z − g(tanh(w⊙y + V u + b) + αy), y ← y + g⊙z over time and all layers.
 
     A layer's u is the output y of the layer below, times its mask where it has one; the first one's is ``x``. Returns
-    the top layer's outputs, and the last y and z of all layers. It means `oscillator_stack.autograd.stored_stack`, and
+    the top layer's outputs, and the last y and z of all layers. It means `scan_layers`, and
     asks for what `takes_tiles` looks at. With ``peak`` each unit's largest output over time takes the place of all
     outputs, with the gradient of `time_max`: the tiles follow it as they run. With ``step_sizes`` Δt,
     one for each layer, the cells' steps are c, and g = Δt·σ̂(c). ``masks`` of all layers but the top one take the place

@@ -22,9 +22,11 @@ from torch import Tensor
 from sostenuto.ops._cpu.columns import FLUSH, array, block_of, copy_row, empty_at, flat, rows
 from sostenuto.ops._cpu.compiled import OPTIONS, procedure
 from sostenuto.ops._cpu.parallel_for import parallel_for
-from sostenuto.ops._cpu.threads import run_kernel
+from sostenuto.ops._cpu.threads import run_blocks, run_kernel
+from sostenuto.ops._cpu.vector_loop import address
 from sostenuto.ops._cpu.workspace import PAGE, new
-from sostenuto.ops.oscillator.cpu.walk import STEPS, walk_backward, walk_backward_by_spans, walk_forward
+from sostenuto.ops.oscillator.cpu.walk import STEPS, walk_inverse, walk_scan, walk_scan_back
+from sostenuto.ops.oscillator.reference import Inverted
 
 _PLACES = tuple(PAGE // 4 * quarter + 320 * after for quarter in range(4) for after in (1, 2))
 """Bytes from where the outputs begin to where the local arrays do, but for whole pages."""
@@ -98,7 +100,7 @@ def backward(
     fan_in = 0 if input_map is None else x.shape[2]
     sums = np.zeros((3 + fan_in, B * H))
     read = (*_drive(x, input_map, dtype), *_parameters(weight, step, timespans, stiffness, dtype))
-    states = (rows(outputs, dtype), *_arriving(d_outputs, B * H, dtype), flat(y, dtype), flat(last, dtype), wants_bias)
+    states = (rows(outputs, dtype), *_arriving(d_outputs, B * H, dtype), flat(y, dtype), flat(last, dtype))
     written = (None if d_x is None else rows(d_x, dtype), flat(d_y, dtype), flat(d_z, dtype), sums)
     run_kernel(_backward, _backward_blocks, (*read, *states, *written), B * H, block_of(B * H, dtype))
     totals = torch.from_numpy(sums.reshape(3 + fan_in, B, H).sum(1)).to(dtype)
@@ -112,6 +114,32 @@ def backward(
         b_bar if wants_bias else None,
         totals[3:].T.clone(memory_format=torch.contiguous_format),
     )
+
+
+def inverse(
+    x: Float[Tensor, "T B H"],
+    weight: Float[Tensor, " H"],
+    step: Float[Tensor, " H"],
+    stiffness: float,
+    y: Float[Tensor, "B H"],
+    z: Float[Tensor, "B H"],
+    timespans: Float[Tensor, "T B"] | None = None,
+    velocities: bool = False,
+) -> Inverted:
+    """Give the states at every step and the first one from the last one (y, z)."""
+    (T, B, H), dtype = x.shape, y.dtype
+    ys = new((T, B, H), dtype)
+    zs = new((T if velocities else 0, B, H), dtype)
+    first = [part.detach().clone(memory_format=torch.contiguous_format) for part in (y, z)]
+    found = (*first, *(part.abs() for part in first))
+    arrays = (rows(x, dtype), *_parameters(weight, step, timespans, stiffness, dtype), ys.view(T, B * H).numpy())
+    states = tuple(part.view(-1).numpy() for part in found)
+
+    def kernel(start: int, stop: int) -> None:
+        _inverse(*arrays, zs.view(-1, B * H).numpy(), states, start, stop)  # pyright: ignore[reportCallIssue]
+
+    run_blocks(kernel, B * H, block_of(B * H, dtype))
+    return Inverted(ys, zs if velocities else None, *found)
 
 
 @no_type_check
@@ -169,6 +197,12 @@ def _scale_steps(spans, step, start, stop, span, g):
 
 @no_type_check
 @njit(**OPTIONS)
+def _three_rows(rows):
+    return address(rows), address(rows[1]), address(rows[2])
+
+
+@no_type_check
+@njit(**OPTIONS)
 def _forward(x, u, matrix, bias, weight, step, spans, alpha, y, z, out, start, stop):
     """Run a block through all of time, a few steps at a time; z is written over."""
     T, n, K, here = out.shape[0], stop - start, STEPS, out.ctypes.data
@@ -187,7 +221,11 @@ def _forward(x, u, matrix, bias, weight, step, spans, alpha, y, z, out, start, s
             _project(u[t : t + k], matrix, bias, start, stop, drive)
         if x is not None:
             x_t = x[t : t + k, start:stop]
-        walk_forward(alpha, x_t, g, spans is not None, w[0], states, out[t : t + k, start:stop])
+        walk_scan(
+            alpha, out.itemsize, n, k, (address(x_t), address(g), address(out[t:, start:stop])),
+            (x_t.strides[0], g.strides[0] * (spans is not None), out.strides[0]), (address(w),),
+            (address(states), address(states[1])),
+        )  # fmt: skip
     copy_row(z[start:stop], states[1])
 
 
@@ -200,7 +238,7 @@ def _forward_blocks(entry, threads, count, block, x, u, matrix, bias, weight, st
 @no_type_check
 @njit(**OPTIONS)
 def _backward(
-    x, u, matrix, bias, weight, step, spans, alpha, outputs, d_outputs, has_time_stride, y, last, wants_bias,
+    x, u, matrix, bias, weight, step, spans, alpha, outputs, d_outputs, has_time_stride, y, last,
     d_x, d_y, d_z, d_sums, start, stop,
 ):  # fmt: skip
     """Run a block back through all of time, a few steps at a time, the first step by itself."""
@@ -211,7 +249,7 @@ def _backward(
     span = empty_at(here + _PLACES[6], outputs, K, n)
     _repeat(weight, start, stop, w[0])
     _repeat(step, start, stop, g[0])
-    sums[:] = 0
+    sums[:], span[:] = 0, 1
     copy_row(states[0], last[start:stop])
     copy_row(states[1], d_y[start:stop])
     copy_row(states[2], d_z[start:stop])
@@ -231,10 +269,13 @@ def _backward(
         if d_x is not None:
             x_bar_t = d_x[t : t + k, start:stop]
         out_bar = d_outputs[t * has_time_stride :, start:stop]
-        if spans is None:
-            walk_backward(alpha, x_t, before, out_bar, has_time_stride, g, w[0], states, sums, wants_bias, x_bar_t)
-        else:
-            walk_backward_by_spans(alpha, x_t, before, out_bar, has_time_stride, g, span, w[0], states, sums, x_bar_t)
+        apart = g.strides[0] * (spans is not None)
+        walk_scan_back(
+            alpha, outputs.itemsize, n, k,
+            (address(x_t), address(before), address(out_bar), address(g), address(span), address(x_bar_t)),
+            (x_t.strides[0], before.strides[0], out_bar.strides[0] * has_time_stride, apart, apart, x_bar_t.strides[0]),
+            (address(w),), (*_three_rows(states), *_three_rows(sums)),
+        )  # fmt: skip
         if u is not None:
             _collect(u[t : t + k], x_bar_t, weight.shape[0], start, stop, sums)
         since += k
@@ -249,10 +290,37 @@ def _backward(
 @njit(**OPTIONS)
 def _backward_blocks(
     entry, threads, count, block, x, u, matrix, bias, weight, step, spans, alpha, outputs, d_outputs,
-    has_time_stride, y, last, wants_bias, d_x, d_y, d_z, d_sums,
+    has_time_stride, y, last, d_x, d_y, d_z, d_sums,
 ):  # fmt: skip
     parallel_for(_backward, entry, threads, count, block, (x, u, matrix, bias, weight, step, spans, alpha, outputs,
-         d_outputs, has_time_stride, y, last, wants_bias, d_x, d_y, d_z, d_sums))  # fmt: skip
+         d_outputs, has_time_stride, y, last, d_x, d_y, d_z, d_sums))  # fmt: skip
+
+
+@no_type_check
+@njit(**OPTIONS)
+def _inverse(x, weight, step, spans, alpha, ys, zs, states, start, stop):
+    """Run a block back through all of time, a few steps at a time."""
+    n, K, size, T = stop - start, STEPS, ys.itemsize, len(ys)
+    here, at = ys.ctypes.data, start * size
+    w, b, g = (empty_at(here + _PLACES[0], ys, 1, n), empty_at(here + _PLACES[1], ys, 1, n),
+               empty_at(here + _PLACES[2], ys, K, n))  # fmt: skip
+    spare = empty_at(here + _PLACES[3], ys, 1, n)
+    _repeat(weight, start, stop, w[0])
+    _repeat(step, start, stop, g[0])
+    b[:] = 0
+    for left in range(T, 0, -K):
+        k = min(K, left)
+        t = left - k
+        if spans is not None:
+            _scale_steps(spans[t : t + k], step, start, stop, g, g)
+        z_at, z_stride = address(spare), 0
+        if len(zs) > 0:
+            z_at, z_stride = address(zs[t]) + at, zs.strides[0]
+        walk_inverse(
+            alpha, size, n, k, (address(x[t]) + at, address(g), address(spare), address(ys[t]) + at, z_at),
+            (x.strides[0], g.strides[0] * (spans is not None), 0, ys.strides[0], z_stride), (address(w), address(b)),
+            (address(states[0]) + at, address(states[1]) + at, address(states[2]) + at, address(states[3]) + at),
+        )  # fmt: skip
 
 
 def _drive(x: Tensor, input_map: InputMap | None, dtype: torch.dtype) -> tuple[Any, Any, Any, Any]:

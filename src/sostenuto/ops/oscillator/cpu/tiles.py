@@ -25,9 +25,9 @@ from sostenuto.ops._cpu.tile_rows import (
     scale_steps,
     scatter_chunk,
 )
-from sostenuto.ops.oscillator.cpu.adjoint import WALK_BYTES, walk_backward
-from sostenuto.ops.oscillator.cpu.advance import walk
+from sostenuto.ops._cpu.vector_loop import address
 from sostenuto.ops.oscillator.cpu.maximum import spread_peak_gradient
+from sostenuto.ops.oscillator.cpu.walk import PAIR_BYTES, walk_back, walk_inverse, walk_lower, walk_top
 
 CHUNK_ROWS = 128
 """Rows, of all steps and batch rows of a tile, that are multiplied at once."""
@@ -163,13 +163,15 @@ def forward_tile(layers, u, run, low, high):
             drive_chunk(layers, layer, bottom, hidden, drive, k * R, H, prefetches)
             factor = whole if len(layers.masks) == 0 or layer == L - 1 else layers.masks[layer, first:last]
             scale_steps(g[layer], span, g_now)
-            walk(
-                layers.alpha, size, n, k, layer < L - 1,
-                (drive.ctypes.data, g_now.ctypes.data, activated_at, out_at, hidden.ctypes.data),
-                (n * size, n * size if kinds > 1 else 0, activated_stride, out_stride, n * size),
-                (w[layer].ctypes.data, b[layer].ctypes.data, factor.ctypes.data),
-                (y_now[layer].ctypes.data, z_now[layer].ctypes.data, peak[0].ctypes.data, peak[1].ctypes.data),
-            )  # fmt: skip
+            rows = address(drive), address(g_now), activated_at, out_at
+            strides = n * size, n * size if kinds > 1 else 0, activated_stride, out_stride
+            shared, states = (address(w[layer]), address(b[layer])), (address(y_now[layer]), address(z_now[layer]))
+            if layer < L - 1:
+                walk_lower(layers.alpha, size, n, k, (*rows, address(hidden)), (*strides, n * size),
+                           (*shared, address(factor)), states)  # fmt: skip
+            else:
+                most = address(peak[0]), address(peak[1])
+                walk_top(layers.alpha, size, n, k, rows, strides, shared, (*states, *most))
     store_tile(y_now, y_end, low, high)
     store_tile(z_now, z_end, low, high)
     if len(largest) > 0:
@@ -181,7 +183,7 @@ def forward_tile(layers, u, run, low, high):
 def _prefetch_inputs(ahead, u, start, k, low, R, layer):
     """Put the input of another chunk on the list, where its rows lie side by side, for the lowest layer."""
     size, channels = u.values.itemsize, u.channels
-    at = u.values.ctypes.data + (start * u.step + low * u.row) * size
+    at = address(u.values) + (start * u.step + low * u.row) * size
     if layer > 0 or k <= 0:
         add_prefetch(ahead, 0, at, 0, 0, 0)
     elif u.row == channels:
@@ -195,7 +197,7 @@ def _prefetch_inputs(ahead, u, start, k, low, R, layer):
 def _prefetch_rows(ahead, region, rows, start, first, k, n):
     """Put a tile's rows of another chunk on the list."""
     stride = rows.shape[1] * rows.itemsize
-    add_prefetch(ahead, region, rows.ctypes.data + start * stride + first * rows.itemsize, stride, n * rows.itemsize, k)
+    add_prefetch(ahead, region, address(rows) + start * stride + first * rows.itemsize, stride, n * rows.itemsize, k)
 
 
 @no_type_check
@@ -204,8 +206,8 @@ def _row(rows, start, first, spare):
     """Say where a step's row of a tile lies, and how far the next; where there is none, all share a spare one."""
     size = rows.itemsize
     if len(rows) == 0:
-        return spare.ctypes.data, 0
-    return rows.ctypes.data + (start * rows.shape[1] + first) * size, rows.shape[1] * size
+        return address(spare), 0
+    return address(rows) + (start * rows.shape[1] + first) * size, rows.shape[1] * size
 
 
 @no_type_check
@@ -265,12 +267,12 @@ def backward_tile(layers, u, run, gradients, low, high):
             before = y[layer].reshape(-1)[first:last] if start == 0 else out[start - 1, first:last]
             if layer > 0:
                 copy_outputs(kept[layer - 1], (start, first), k, n, layers.masks, layer - 1, first, hidden)
-            arriving, stride, factor = d_below.ctypes.data, n * size, whole
+            arriving, stride, factor = address(d_below), n * size, whole
             if layer == L - 1 and len(largest) > 0:
                 spread_peak_gradient(top, (start, first), k, largest[first:last], d_top[0, first:last], d_below)
             elif layer == L - 1:
                 stride = has_time_stride * d_top.shape[1] * size
-                arriving = d_top.ctypes.data + start * stride + first * size
+                arriving = address(d_top) + start * stride + first * size
             elif layers.masks.shape[0] > 0:
                 factor = layers.masks[layer, first:last]
             scale_steps(g[layer], span, g_now)
@@ -317,24 +319,26 @@ def _adjoint(alpha, out, rise, start, first, k, before, arriving, stride, factor
     """
     size, n, R = x_bar.itemsize, x_bar.shape[1], len(spread) // len(x_bar)
     apart, columns, parts = spread.shape[1] * size, n // R, R
-    target, target_stride, skip = spread.ctypes.data, R * apart, apart
-    by_rows = columns * size % WALK_BYTES == 0
+    target, target_stride, skip = address(spread), R * apart, apart
+    by_rows = columns * size % PAIR_BYTES == 0
     if not by_rows:
-        columns, parts, target, target_stride, skip = n, 1, x_bar.ctypes.data, n * size, n * size
+        columns, parts, target, target_stride, skip = n, 1, address(x_bar), n * size, n * size
     out_stride, activated_stride, scaled = out.shape[1] * size, rise.shape[1] * size, (n * size if len(span) > 1 else 0)
-    out_at = out.ctypes.data + start * out_stride + first * size
-    activated_at = rise.ctypes.data + start * activated_stride + first * size
+    out_at = address(out) + (start - 1) * out_stride + first * size
+    activated_at = address(rise) + start * activated_stride + first * size
+    strides = out_stride, activated_stride, stride, scaled, scaled, target_stride
+    alone = 1 if start == 0 else 0  # the state before the first step of all lies elsewhere: that step goes by itself
     for part in range(parts):
         at = part * columns * size
-        walk_backward(
-            alpha, size, columns, k, before.ctypes.data + at,
-            (out_at + at, activated_at + at, arriving + at, target + part * skip, step.ctypes.data + at,
-             span.ctypes.data + at),
-            (out_stride, activated_stride, stride, target_stride, scaled, scaled),
-            (weight.ctypes.data + at, factor.ctypes.data + at),
-            (z.ctypes.data + at, y_bar.ctypes.data + at, z_bar.ctypes.data + at, w_sum.ctypes.data + at,
-             g_sum.ctypes.data + at, b_sum.ctypes.data + at),
-        )  # fmt: skip
+        shared = address(weight) + at, address(factor) + at
+        states = (address(z) + at, address(y_bar) + at, address(z_bar) + at, address(w_sum) + at, address(g_sum) + at,
+                  address(b_sum) + at)  # fmt: skip
+        for t in range(alone, -1, -1):
+            y_at = out_at + t * out_stride if t == alone else address(before)
+            rows = (y_at + at, activated_at + t * activated_stride + at, arriving + t * stride + at,
+                    address(step) + t * scaled + at, address(span) + t * scaled + at,
+                    target + t * target_stride + part * skip)  # fmt: skip
+            walk_back(alpha, size, columns, k - t if t == alone else 1, rows, strides, shared, states)
     if not by_rows:
         pad_rows(x_bar.reshape(-1), k * R, n // R, spread)
 
@@ -344,10 +348,10 @@ def _adjoint(alpha, out, rise, start, first, k, before, arriving, stride, factor
 def drive_chunk(layers, layer, bottom, hidden, drive, rows, H, ahead):
     """Multiply what lies below a layer; the bias is still to be added. Prefetch what is ``ahead``."""
     size = drive.itemsize
-    below, depth = (bottom.ctypes.data, bottom.shape[1]) if layer == 0 else (hidden.ctypes.data, H)
-    packed = layers.into.ctypes.data + layers.into_at[layer] * size
+    below, depth = (address(bottom), bottom.shape[1]) if layer == 0 else (address(hidden), H)
+    packed = address(layers.into) + layers.into_at[layer] * size
     wide = drive.shape[1] * size
-    multiply(drive.dtype.type(0.0), below, depth * size, size, rows, packed, depth, drive.ctypes.data, wide, depth,
+    multiply(drive.dtype.type(0.0), below, depth * size, size, rows, packed, depth, address(drive), wide, depth,
              False, ahead)  # fmt: skip
     compact(drive.reshape(-1), drive.shape[1], rows, H)
 
@@ -358,12 +362,12 @@ def _sum_products(layer, bottom, hidden, spread, totals, d_matrix, rows, wide, H
     """Add (what lies below)ᵀ · x̄ to a layer's sums; the ``first`` time that they go into float64 they begin there."""
     size, channels = spread.itemsize, bottom.shape[1]
     if layer == 0:
-        below, depth, at = bottom.ctypes.data, channels, 0
+        below, depth, at = address(bottom), channels, 0
     else:
-        below, depth, at = hidden.ctypes.data, H, (channels + (layer - 1) * H) * wide
+        below, depth, at = address(hidden), H, (channels + (layer - 1) * H) * wide
     multiply_rows(
-        spread.dtype.type(0.0), below, size, depth * size, depth, spread.ctypes.data, spread.shape[1] * size,
-        totals.ctypes.data + at * size, wide * size, rows, True, ahead,
+        spread.dtype.type(0.0), below, size, depth * size, depth, address(spread), spread.shape[1] * size,
+        address(totals) + at * size, wide * size, rows, True, ahead,
     )  # fmt: skip
     if flushes:
         part, whole = totals[at : at + depth * wide], d_matrix[at : at + depth * wide]
@@ -391,6 +395,53 @@ def _sum_vectors(sums, d_vector, first):
 def _multiply_back(layers, layer, spread, d_below, rows, wide, ahead):
     """Multiply x̄ by V, for the gradient of what lies below; rows of the result are whole vectors."""
     size, H = spread.itemsize, layers.weight.shape[1]
-    packed = layers.back.ctypes.data + layers.back_at[layer] * size
-    multiply(spread.dtype.type(0.0), spread.ctypes.data, spread.shape[1] * size, size, rows, packed, H,
-             d_below.ctypes.data, wide * size, H, False, ahead)  # fmt: skip
+    packed = address(layers.back) + layers.back_at[layer] * size
+    multiply(spread.dtype.type(0.0), address(spread), spread.shape[1] * size, size, rows, packed, H,
+             address(d_below), wide * size, H, False, ahead)  # fmt: skip
+
+
+@no_type_check
+@njit(**OPTIONS)
+def invert_tile(layers, u, y, z, y_peak, z_peak, kept, activated, top, low, high):
+    """Invert batch rows ``low`` to ``high``; (y, z), the last states, become the first, with the largest on the way.
+
+    What is found has the form of what the forward pass keeps, so that the adjoint reads it.
+    """
+    L, H, T, R = y.shape[0], y.shape[2], top.shape[0], high - low
+    n, first = R * H, low * H
+    a = 0 * low  # if it were known when compiling, `empty` would be compiled for every place and number of rows
+    K = max(CHUNK_ROWS // R, 1)
+    bottom, hidden = empty(top, K * R, u.channels, a), empty(top, K, n, a + 1)
+    drive = empty(top, K * R, whole_vectors(H, top), a + 2)
+    w, g, b = empty(top, L, n, a + 5), empty(top, L, n, a + 6), empty(top, L, n, a + 7)
+    y_now, z_now, spare = empty(top, L, n, a + 8), empty(top, L, n, a + 9), empty(top, a + 1, n, a + 10)
+    kinds, size = K if layers.spans.shape[0] > 0 else a + 1, top.itemsize
+    span, g_now = empty(top, kinds, n, a + 13), empty(top, kinds, n, a + 14)
+    span[:] = 1
+    y_most, z_most = empty(top, L, n, a + 11), empty(top, L, n, a + 12)
+    for rows, vectors in ((w, layers.weight), (g, layers.step), (b, layers.bias)):
+        repeat_rows(rows, vectors, R)
+    for tile, states in ((y_now, y), (z_now, z), (y_most, y_peak), (z_most, z_peak)):
+        load_tile(tile, states, low, high)
+    chunks = -(-T // K)
+    for chunk in range(chunks):
+        start = (chunks - 1 - chunk) * K
+        k = min(K, T - start)
+        at = (start * top.shape[1] + first) * size
+        gather_chunk(u.values, u.step, u.row, start, k, low, R, bottom)
+        gather_spans(layers.spans, start, low, H, span)
+        for layer in range(L):
+            drive_chunk(layers, layer, bottom, hidden, drive, k * R, H, None)
+            out = top if layer == L - 1 else kept[layer]
+            scale_steps(g[layer], span, g_now)
+            walk_inverse(
+                layers.alpha, size, n, k,
+                (address(drive), address(g_now), address(activated[layer]) + at, address(out) + at, address(spare)),
+                (n * size, n * size if kinds > 1 else 0, out.shape[1] * size, out.shape[1] * size, 0),
+                (address(w[layer]), address(b[layer])),
+                (address(y_now[layer]), address(z_now[layer]), address(y_most[layer]), address(z_most[layer])),
+            )  # fmt: skip
+            if layer < L - 1:
+                copy_outputs(out, (start, first), k, n, layers.masks, layer, first, hidden)
+    for tile, states in ((y_now, y), (z_now, z), (y_most, y_peak), (z_most, z_peak)):
+        store_tile(tile, states, low, high)

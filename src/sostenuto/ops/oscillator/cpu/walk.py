@@ -1,130 +1,132 @@
-"""Oscillator steps and their adjoint for Numba kernels, tanh included: all that a step carries in registers.
+"""Columns driven through steps, for Numba kernels: all that a step carries stays in registers.
 
-Some columns at a time run through a few steps. The loops are written in LLVM's own instructions, because one that is
-vectorised by itself reads every constant of tanh from memory again, and prefetches no row.
+Some columns at a time run through all the steps of a stretch. The loop is written in LLVM's own instructions: one that
+is vectorised by itself reads every constant of tanh from memory again, and a loop over columns inside one over steps
+reads and writes at every step what is carried.
+
+Every walk is called with ``(alpha, size, columns, count, rows, strides, shared, carried)``: α, the bytes of a number,
+columns, steps, and addresses. ``rows`` are those of the first step that a walk reads and, after them, that it writes;
+``strides`` the bytes from a step to the next, 0 where all share a row. ``shared`` rows are read once. ``carried`` rows
+are the states, read before the first step and written after the last.
 """
 
-from functools import partial
-from typing import no_type_check
+from collections.abc import Callable
+from typing import Any, NamedTuple, no_type_check
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from sostenuto.ops._cpu.compiled import OPTIONS, procedure
+from sostenuto.ops._cpu.compiled import procedure
 from sostenuto.ops._cpu.panel_product import VECTOR_BYTES, VECTORS, broadcast, side_by_side, whole
 from sostenuto.ops._cpu.prefetch import emit_prefetch
 from sostenuto.ops._cpu.step_loop import step_loop
-from sostenuto.ops._cpu.tanh import tanh_of_vectors, tanh_with_slope_of_vectors
+from sostenuto.ops._cpu.vector_loop import Lanes
+from sostenuto.ops.oscillator.cpu.step import adjoint, advance, invert
 
 STEPS = 4
-"""Steps that columns run through before the next columns do; best of 2, 3, 4 and 8 forth, as good as 2 and 3 back."""
-_FUSED = ("contract",)
+"""Steps that columns of a scan run through before the next columns do; best of 2, 3, 4 and 8."""
+PAIR_BYTES = VECTORS // 2 * VECTOR_BYTES
+"""Bytes of a row that `walk_back` takes at once: steps of one vector wait for each other, another fills the gaps."""
 
 
-@no_type_check
-def _step_forward(builder, vector, size, alpha, weight, rows, states):
-    """Give y and z after a step; the rows are the drive and g."""
-    times, plus, minus = _arithmetic(builder)
-    (drive, g), (y, z) = rows, states
-    (value,) = tanh_of_vectors(builder, [plus(times(weight, y), drive)], vector, size)
-    z = minus(z, times(g, plus(value, times(alpha, y))))
-    y = plus(y, times(g, z))
-    return y, (y, z)
+class _Walk(NamedTuple):
+    """How a formula is driven.
 
-
-@no_type_check
-def _step_backward(builder, vector, size, alpha, weight, rows, states):
-    """Give the drive's gradient, and what goes on to the step before.
-
-    The rows are x, y, ō and g. A fifth is the time span, and then the sum of the drive's gradient is among the states.
+    ``formula`` takes α and lists of what is shared, read and carried; it gives lists of what is written and carried.
+    ``reads`` and ``writes`` count rows, ``shared`` and ``carried`` what their names say. ``backward`` walks begin at
+    the last step. The first ``far`` rows are prefetched: ``ahead`` steps before they are read, or else for the next
+    columns. With ``unrolled`` steps there is a body of so many, for rows that come from afar alone and others that all
+    steps share: it reads a step's rows before the step before writes, or the machine may take one for what was just
+    written, and wait for it.
     """
-    times, plus, minus = _arithmetic(builder)
-    (drive, y, arriving, g, *span), (z, y_bar, z_bar, w_sum, g_sum, *b_sum) = rows, states
-    (value,), (slope,) = tanh_with_slope_of_vectors(builder, [plus(times(weight, y), drive)], vector, size)
-    force = plus(value, times(alpha, y))
-    y_b = plus(y_bar, arriving)
-    z_b = plus(z_bar, times(g, y_b))
-    pull = times(g, z_b)
-    x_b = builder.fneg(times(pull, slope))
-    if span:
-        g_sum = plus(g_sum, times(*span, minus(times(y_b, z), times(z_b, force))))
-    else:
-        g_sum = minus(plus(g_sum, times(y_b, z)), times(z_b, force))
-    y_bar = minus(plus(y_b, times(weight, x_b)), times(alpha, pull))
-    z = plus(z, times(g, force))
-    return x_b, (z, y_bar, z_b, plus(w_sum, times(x_b, y)), g_sum, *(plus(total, x_b) for total in b_sum))
+
+    formula: Callable[..., tuple[Any, Any]]
+    reads: int
+    writes: int
+    shared: int
+    carried: int
+    vectors: int = VECTORS
+    backward: bool = False
+    far: int = 0
+    ahead: int = 0
+    unrolled: int = 0
+    unrolled_vectors: int = VECTORS
 
 
 @no_type_check
-def _arithmetic(builder):
-    """Give what multiplies, adds and subtracts; a product and a sum become one instruction."""
-    return (partial(write, flags=_FUSED) for write in (builder.fmul, builder.fadd, builder.fsub))
-
-
-@no_type_check
-def _walk(vectors, vector_bytes, write_step, ahead, lengths, steps=None):
-    """Make the walk of so many vectors; of one number, where a vector has no bytes.
-
-    ``lengths`` says how many rows there are, the one that is written last, how many of them come from afar, and how
-    many states. Those from afar are prefetched ``ahead`` steps before they are read; where it is negative, the last
-    step is walked first. Where the number of ``steps`` is known, rows not from afar are the same for all, and a step's
-    rows are read before the step before writes, or the machine may take one for what was just written, and wait for it.
-    """
-    count_of_rows, count_of_far, count_of_states = lengths
+def _body(walk, vectors, vector_bytes, unrolled=0):
+    """Make the walk of so many vectors; of one number, where a vector has no bytes."""
+    counts = (walk.reads + walk.writes, walk.reads + walk.writes, walk.shared, walk.carried)
 
     @intrinsic
-    def walk(typing_context, alpha, count, rows, strides, weight, carried):  # noqa: ARG001
+    def body(typing_context, alpha, count, rows, strides, shared, carried):  # noqa: ARG001
         size = 4 if alpha == types.float32 else 8
-        number, lanes = ir.FloatType() if size == 4 else ir.DoubleType(), vector_bytes // size or 1
-        vector = ir.VectorType(number, lanes)
+        vector = ir.VectorType(ir.FloatType() if size == 4 else ir.DoubleType(), vector_bytes // size or 1)
 
         def generate(context, builder, signature, arguments):  # noqa: ARG001
-            alpha, count, rows, strides, weight, carried = arguments
-            count = count if steps is None else whole(steps)
-            rows, strides, carried = (cgutils.unpack_tuple(builder, values) for values in (rows, strides, carried))
-            alpha = broadcast(builder, alpha, vector, lanes)
-            read, write = side_by_side(builder, vector, size, vectors)
-            weight = read(weight)
-            staying = [] if steps is None else [read(address) for address in rows[count_of_far:-1]]
-
-            def look(index):
-                """Read the rows of a step, ask for those that come later, and say where it writes."""
-                if ahead < 0:
-                    index = builder.sub(builder.sub(count, whole(1)), index)
-                *given, target = (
-                    builder.add(row, builder.mul(index, stride)) for row, stride in zip(rows, strides, strict=True)
-                )
-                for address, stride in zip(given[:count_of_far], strides, strict=False):
-                    far = builder.add(address, builder.mul(stride, whole(ahead)))
-                    emit_prefetch(builder, [builder.add(far, whole(size * lanes * v)) for v in range(vectors)], 2)
-                moving = given if steps is None else given[:count_of_far]
-                return [read(address) for address in moving] + staying, target
-
-            def step(given, target, states):
-                """Step one vector after the other: the machine sees further than where all go a stage at a time."""
-                each = zip(weight, zip(*given, strict=True), zip(*states, strict=True), strict=True)
-                results = [write_step(builder, vector, size, alpha, *parts) for parts in each]
-                write([written for written, _ in results], target)
-                return list(zip(*(states for _, states in results), strict=True))
-
-            states = [read(address) for address in carried]
-            if steps is None:
-                states = step_loop(builder, vector, count, states, lambda index, states: step(*look(index), states))
-            else:
-                coming = [look(whole(0))]
-                for after in range(1, steps + 1):
-                    coming += [look(whole(after))] if after < steps else []
-                    states = step(*coming.pop(0), states)
-            for values, address in zip(states, carried, strict=True):
-                write(values, address)
+            alpha, count, *addresses = arguments
+            alpha = Lanes(builder, broadcast(builder, alpha, vector, vector.count), size)
+            addresses = [cgutils.unpack_tuple(builder, each) for each in addresses]
+            _generate(builder, walk, vector, size, vectors, unrolled, alpha, count, *addresses)
             return context.get_dummy_value()
 
-        words = [types.UniTuple(types.intp, length) for length in (count_of_rows, count_of_rows, count_of_states)]
-        return types.void(alpha, types.intp, words[0], words[1], types.intp, words[2]), generate
+        return types.void(alpha, types.intp, *(types.UniTuple(types.intp, length) for length in counts)), generate
 
-    return walk
+    return body
+
+
+@no_type_check
+def _generate(builder, walk, vector, size, vectors, unrolled, alpha, count, rows, strides, shared, carried):
+    """Write the instructions: read what is shared and carried, step, and write what is carried."""
+    read_values, write_values = side_by_side(builder, vector, size, vectors)
+    width = size * vector.count
+
+    def read(address):
+        return [Lanes(builder, value, size) for value in read_values(address)]
+
+    def write(lanes, address):
+        write_values([each.value for each in lanes], address)
+
+    def look(index, moving):
+        """Read a step's first ``moving`` rows, prefetch those of later steps or columns, and say where it writes."""
+        if walk.backward:
+            index = builder.sub(builder.sub(count, whole(1)), index)
+        at = [builder.add(row, builder.mul(index, stride)) for row, stride in zip(rows, strides, strict=True)]
+        for address, stride in zip(at[: walk.far], strides, strict=False):
+            later = builder.add(address, builder.mul(stride, whole(walk.ahead)))
+            first = 0 if walk.ahead else vectors
+            places = [builder.add(later, whole(width * (first + v))) for v in range(vectors)]
+            emit_prefetch(builder, places, 2 if walk.ahead else 1)
+        return [read(address) for address in at[:moving]], at[walk.reads :]
+
+    def step(given, targets, states):
+        """Step one vector after the other: the machine sees further than where all go a stage at a time."""
+        each = zip(*(zip(*values, strict=True) for values in (fixed, given, states)), strict=True)
+        results = [walk.formula(alpha, *parts) for parts in each]
+        for values, target in zip(zip(*(written for written, _ in results), strict=True), targets, strict=True):
+            write(values, target)
+        return list(zip(*(after for _, after in results), strict=True))
+
+    def looped(index, values):
+        states = [[Lanes(builder, value, size) for value in part] for part in values]
+        return [[each.value for each in part] for part in step(*look(index, walk.reads), states)]
+
+    fixed, states = [read(address) for address in shared], [read(address) for address in carried]
+    if unrolled:
+        count, staying = whole(unrolled), [read(row) for row in rows[walk.far : walk.reads]]
+        coming = [look(whole(0), walk.far)]
+        for after in range(1, unrolled + 1):
+            coming += [look(whole(after), walk.far)] if after < unrolled else []
+            given, targets = coming.pop(0)
+            states = step(given + staying, targets, states)
+    else:
+        values = [[each.value for each in part] for part in states]
+        states = step_loop(builder, vector, count, values, looped)
+        states = [[Lanes(builder, value, size) for value in part] for part in states]
+    for part, address in zip(states, carried, strict=True):
+        write(part, address)
 
 
 @no_type_check
@@ -139,103 +141,98 @@ def _from(typing_context, addresses, at):  # noqa: ARG001
     return addresses(addresses, types.intp), generate
 
 
-_FORWARD = _step_forward, STEPS, (3, 1, 2)
-_forward_all, _forward_many, _forward_one, _forward_single = (
-    _walk(VECTORS, VECTOR_BYTES, *_FORWARD, STEPS),
-    _walk(VECTORS, VECTOR_BYTES, *_FORWARD),
-    _walk(1, VECTOR_BYTES, *_FORWARD),
-    _walk(1, 0, *_FORWARD),
+@no_type_check
+def _procedure(walk):
+    """Make the walk over all columns: several vectors at a time, then one, then single numbers."""
+    many, one, single = _body(walk, walk.vectors, VECTOR_BYTES), _body(walk, 1, VECTOR_BYTES), _body(walk, 1, 0)
+    many_bytes = walk.vectors * VECTOR_BYTES
+
+    # Loops of their own: one for all would not keep the constants of each in registers.
+    @no_type_check
+    def run(alpha, size, columns, count, rows, strides, shared, carried):
+        at, end = 0, columns * size
+        while end - at >= many_bytes:
+            many(alpha, count, _from(rows, at), strides, _from(shared, at), _from(carried, at))
+            at += many_bytes
+        while end - at >= VECTOR_BYTES:
+            one(alpha, count, _from(rows, at), strides, _from(shared, at), _from(carried, at))
+            at += VECTOR_BYTES
+        while at < end:
+            single(alpha, count, _from(rows, at), strides, _from(shared, at), _from(carried, at))
+            at += size
+
+    rest = procedure(run)
+    if not walk.unrolled:
+        return rest
+    steps, last, whole_bytes = walk.unrolled, walk.reads - 1, walk.unrolled_vectors * VECTOR_BYTES
+    whole_steps = _body(walk, walk.unrolled_vectors, VECTOR_BYTES, steps)
+
+    @no_type_check
+    def run_unrolled(alpha, size, columns, count, rows, strides, shared, carried):
+        at, end = 0, columns * size
+        while count == steps and strides[last] == 0 and end - at >= whole_bytes:
+            whole_steps(alpha, count, _from(rows, at), strides, _from(shared, at), _from(carried, at))
+            at += whole_bytes
+        rest(alpha, size, columns - at // size, count, _from(rows, at), strides, _from(shared, at), _from(carried, at))
+
+    return procedure(run_unrolled)
+
+
+def _scan(alpha: Lanes, shared: Any, given: Any, states: Any) -> tuple[Any, Any]:
+    (weight,), (drive, g), (y, z) = shared, given, states
+    _, y, z = advance(alpha, weight, drive, g, y, z)
+    return (y,), (y, z)
+
+
+def _lower(alpha: Lanes, shared: Any, given: Any, states: Any) -> tuple[Any, Any]:
+    (weight, bias, factor), (drive, g), (y, z) = shared, given, states
+    value, y, z = advance(alpha, weight, drive + bias, g, y, z)
+    return (value, y, y * factor), (y, z)
+
+
+def _top(alpha: Lanes, shared: Any, given: Any, states: Any) -> tuple[Any, Any]:
+    (weight, bias), (drive, g), (y, z, largest, holders) = shared, given, states
+    value, y, z = advance(alpha, weight, drive + bias, g, y, z)
+    counted = y.where_equal(largest, holders + 1.0, holders)
+    return (value, y), (y, z, largest.larger(y), largest.where_below(y, 1.0, counted))
+
+
+def _inverse(alpha: Lanes, shared: Any, given: Any, states: Any) -> tuple[Any, Any]:
+    (weight, bias), (drive, g), (y, z, y_peak, z_peak) = shared, given, states
+    value, y_before, z_before = invert(alpha, weight, drive + bias, g, y, z)
+    peaks = y_peak.larger(y_before).larger(-y_before), z_peak.larger(z_before).larger(-z_before)
+    return (value, y, z), (y_before, z_before, *peaks)
+
+
+def _scan_adjoint(alpha: Lanes, shared: Any, given: Any, states: Any) -> tuple[Any, Any]:
+    (weight,), (drive, y, arriving, g, span) = shared, given
+    return _with_sums(alpha, weight, y, (weight * y + drive).tanh(), arriving, g, span, states)
+
+
+def _tile_adjoint(alpha: Lanes, shared: Any, given: Any, states: Any) -> tuple[Any, Any]:
+    (weight, factor), (y, value, arriving, g, span) = shared, given
+    return _with_sums(alpha, weight, y, (value, 1.0 - value * value), arriving * factor, g, span, states)
+
+
+def _with_sums(
+    alpha: Lanes, weight: Lanes, y: Lanes, activated: Any, arriving: Lanes, g: Lanes, span: Lanes, states: Any
+) -> tuple[Any, Any]:
+    *after, w_sum, g_sum, b_sum = states
+    x_bar, g_bar, before = adjoint(alpha, weight, g, y, activated, arriving, tuple(after))
+    return (x_bar,), (*before, w_sum + x_bar * y, g_sum + span * g_bar, b_sum + x_bar)
+
+
+walk_scan = _procedure(_Walk(_scan, 2, 1, 1, 2, far=1, ahead=STEPS, unrolled=STEPS))
+"""Reads the drive and g, writes y; shares w; carries y and z."""
+walk_lower = _procedure(_Walk(_lower, 2, 3, 3, 2))
+"""Reads the drive and g, writes tanh, y and y times a factor; shares w, b and the factor; carries y and z."""
+walk_top = _procedure(_Walk(_top, 2, 2, 2, 4))
+"""Reads the drive and g, writes tanh and y; shares w and b; carries y, z, the largest y and how many steps have it."""
+walk_inverse = _procedure(_Walk(_inverse, 2, 3, 2, 4, vectors=PAIR_BYTES // VECTOR_BYTES, backward=True))
+"""Reads the drive and g, writes tanh, y and z; shares w and b; carries y, z, and the largest |y| and |z|."""
+walk_scan_back = _procedure(
+    _Walk(_scan_adjoint, 5, 1, 1, 6, 1, backward=True, far=3, ahead=-STEPS, unrolled=STEPS, unrolled_vectors=1)
 )
-_PLAIN, _BIASED, _SPANNED = ((_step_backward, -STEPS, lengths) for lengths in ((5, 3, 5), (5, 3, 6), (6, 3, 6)))
-_plain_all, _biased_all, _biased_one, _biased_single = (
-    _walk(1, VECTOR_BYTES, *_PLAIN, STEPS),
-    _walk(1, VECTOR_BYTES, *_BIASED, STEPS),
-    _walk(1, VECTOR_BYTES, *_BIASED),
-    _walk(1, 0, *_BIASED),
-)
-_spanned_one, _spanned_single = _walk(1, VECTOR_BYTES, *_SPANNED), _walk(1, 0, *_SPANNED)
-
-
-@no_type_check
-@procedure
-def walk_forward(alpha, x, g, has_time_stride, weight, states, out):
-    """Step y and z through the steps of ``out``: z ← z − g(tanh(w y + x) + αy), y ← y + g z.
-
-    ``x``, ``g`` and ``out`` have a row for each step, and columns side by side; where ``has_time_stride`` is 0, all
-    steps share the first row of ``g``. ``states`` has the rows y and z.
-    """
-    size, (count, columns) = out.itemsize, out.shape
-    rows, strides = (
-        (x.ctypes.data, g.ctypes.data, out.ctypes.data),
-        (x.strides[0], g.strides[0] * has_time_stride, out.strides[0]),
-    )
-    w, held = weight.ctypes.data, (states.ctypes.data, states.ctypes.data + states.strides[0])
-    many, one, end = VECTORS * VECTOR_BYTES, VECTOR_BYTES, columns * size
-    at = 0
-    while not has_time_stride and count == STEPS and end - at >= many:
-        _forward_all(alpha, count, _from(rows, at), strides, w + at, _from(held, at))
-        at += many
-    while end - at >= many:  # loops of their own: one for all would not keep the constants of each in registers
-        _forward_many(alpha, count, _from(rows, at), strides, w + at, _from(held, at))
-        at += many
-    while end - at >= one:
-        _forward_one(alpha, count, _from(rows, at), strides, w + at, _from(held, at))
-        at += one
-    while at < end:
-        _forward_single(alpha, count, _from(rows, at), strides, w + at, _from(held, at))
-        at += size
-
-
-@no_type_check
-@procedure
-def walk_backward(alpha, x, before, arriving, has_time_stride, g, weight, states, sums, wants_bias, x_bar):
-    """Step back through the steps of ``x_bar``, which takes the gradient of x, as the README of the scan derives it.
-
-    All rows as in `walk_forward`: ``before`` is y before each step, ``arriving`` the gradient at y after it, whose
-    first row is that of all steps unless it ``has_time_stride``. ``states`` has the rows z, ȳ and z̄, and ``sums``
-    those of the gradients of w, g, the same for all steps, and x; the last may be left out where nobody ``wants_bias``.
-    """
-    size, (count, columns) = x_bar.itemsize, x_bar.shape
-    rows = x.ctypes.data, before.ctypes.data, arriving.ctypes.data, g.ctypes.data, x_bar.ctypes.data
-    strides = x.strides[0], before.strides[0], arriving.strides[0] * has_time_stride, 0, x_bar.strides[0]
-    w, held, total = weight.ctypes.data, _rows_of(states), _rows_of(sums)
-    end, at = columns * size, 0
-    while count == STEPS and not wants_bias and end - at >= VECTOR_BYTES:
-        _plain_all(alpha, count, _from(rows, at), strides, w + at, _from((*held, *total[:2]), at))
-        at += VECTOR_BYTES
-    while count == STEPS and end - at >= VECTOR_BYTES:
-        _biased_all(alpha, count, _from(rows, at), strides, w + at, _from((*held, *total), at))
-        at += VECTOR_BYTES
-    while end - at >= VECTOR_BYTES:
-        _biased_one(alpha, count, _from(rows, at), strides, w + at, _from((*held, *total), at))
-        at += VECTOR_BYTES
-    while at < end:
-        _biased_single(alpha, count, _from(rows, at), strides, w + at, _from((*held, *total), at))
-        at += size
-
-
-@no_type_check
-@procedure
-def walk_backward_by_spans(alpha, x, before, arriving, has_time_stride, g, span, weight, states, sums, x_bar):
-    """As `walk_backward` where g and the time span have a row for each step."""
-    size, (count, columns) = x_bar.itemsize, x_bar.shape
-    rows = (x.ctypes.data, before.ctypes.data, arriving.ctypes.data, g.ctypes.data, span.ctypes.data,
-            x_bar.ctypes.data)  # fmt: skip
-    strides = (x.strides[0], before.strides[0], arriving.strides[0] * has_time_stride, g.strides[0], span.strides[0],
-             x_bar.strides[0])  # fmt: skip
-    w, held = weight.ctypes.data, (*_rows_of(states), *_rows_of(sums))
-    end, at = columns * size, 0
-    while end - at >= VECTOR_BYTES:
-        _spanned_one(alpha, count, _from(rows, at), strides, w + at, _from(held, at))
-        at += VECTOR_BYTES
-    while at < end:
-        _spanned_single(alpha, count, _from(rows, at), strides, w + at, _from(held, at))
-        at += size
-
-
-@no_type_check
-@njit(**OPTIONS)
-def _rows_of(array):
-    """Give the addresses of the first three rows."""
-    first, stride = array.ctypes.data, array.strides[0]
-    return first, first + stride, first + 2 * stride
+"""Reads the drive, y before, ȳ's arriving part, g and the span, writes x̄; shares w; carries z, ȳ, z̄ and sums."""
+walk_back = _procedure(_Walk(_tile_adjoint, 5, 1, 2, 6, PAIR_BYTES // VECTOR_BYTES, backward=True, far=3))
+"""As `walk_scan_back` with tanh in place of the drive; shares w and what the arriving gradient is multiplied by."""

@@ -115,6 +115,13 @@ class TileGradients(NamedTuple):
     step: list[Tensor]
     bias: list[Tensor]
 
+    def listed(self, input_dtype: torch.dtype) -> list[Tensor | None]:
+        """List them in the order of cells' fields; a mask and what is skipped have none."""
+        listed: list[Tensor | None] = [None if self.x is None else self.x.to(input_dtype), self.y, self.z]
+        for matrix, bias, weight, step in zip(self.matrices, self.bias, self.weight, self.step, strict=True):
+            listed += [matrix, bias, None, weight, step, None]
+        return listed
+
 
 class Sums(NamedTuple):
     """What the backward pass adds up: gradients of the states, and each tile's own of the matrices and vectors."""
