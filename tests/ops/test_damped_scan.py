@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from sostenuto.checks import InputError
-from sostenuto.ops.damped import BACKENDS, damped_scan, held_coefficients
+from sostenuto.ops.backend import BACKENDS
+from sostenuto.ops.damped import damped_scan, held_coefficients
 from sostenuto.ops.damped.coefficients import held_coefficients_reference
 from tests.laws.op_laws import LOOP, RecurrenceLaws, close, compare, differentiate
 

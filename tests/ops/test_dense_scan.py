@@ -6,7 +6,8 @@ import torch
 
 from sostenuto.checks import InputError
 from sostenuto.ops.activation import ACTIVATIONS
-from sostenuto.ops.dense import BACKENDS, dense_scan
+from sostenuto.ops.backend import BACKENDS
+from sostenuto.ops.dense import dense_scan
 from tests.laws.op_laws import LOOP, RecurrenceLaws, close, compare, differentiate, weights_of
 
 NUMPY = {

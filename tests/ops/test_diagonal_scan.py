@@ -6,7 +6,8 @@ import torch
 
 from sostenuto.checks import InputError
 from sostenuto.ops.activation import ACTIVATIONS, activate
-from sostenuto.ops.diagonal import BACKENDS, diagonal_scan, gated_scan
+from sostenuto.ops.backend import BACKENDS
+from sostenuto.ops.diagonal import diagonal_scan, gated_scan
 from tests.laws.op_laws import LOOP, RecurrenceLaws, close, compare, differentiate
 
 

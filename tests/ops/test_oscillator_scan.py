@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from sostenuto.checks import InputError
-from sostenuto.ops.oscillator import BACKENDS, oscillator_scan
+from sostenuto.ops.backend import BACKENDS
+from sostenuto.ops.oscillator import oscillator_scan
 from sostenuto.ops.oscillator.scan import FUSED_CHANNELS
 from tests.laws.op_laws import LOOP, ScanLaws, close, compare, differentiate, weights_of
 

@@ -8,8 +8,7 @@ from torch import Tensor
 
 from sostenuto.checks import require
 from sostenuto.kernels.recurrent_ntk import RecurrentNTK
-from sostenuto.ops.recurrent_ntk import Scaled, Scales
-from sostenuto.ops.recurrent_ntk.choice import dual_for
+from sostenuto.ops.recurrent_ntk import Scaled, Scales, dual_for
 from sostenuto.ops.recurrent_ntk.covariances import Covariances
 from sostenuto.ops.recurrent_ntk.profile import profile
 

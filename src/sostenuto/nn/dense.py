@@ -15,6 +15,7 @@ from torch import Tensor
 from sostenuto.nn import certificates
 from sostenuto.nn.base import Below, Lengths
 from sostenuto.nn.certificates import Certificate, MemoryCertificate, not_provable, refused
+from sostenuto.nn.certificates.settling import settling
 from sostenuto.nn.certificates.spans import Derivative, SpanCurve
 from sostenuto.nn.certificates.system import SectorSystem, bare, sector_system
 from sostenuto.nn.certified import GATED
@@ -161,9 +162,9 @@ class DenseLayer(FusedLayer):
         if bool(form.linear.any()) or form.gain is not None:
             return refused(kind, "a unit without a linear part, h′ = σ(Wh + z)", f"{type(self).__name__} has one")
         if not discrete:
-            return certificates.settling(form.weight, self.activation)
+            return settling(form.weight, self.activation)
         shortest, longest = (self.step_size * span for span in spans)
-        certificate = certificates.settling(form.weight, self.activation, step_size=longest, shortest=shortest)
+        certificate = settling(form.weight, self.activation, step_size=longest, shortest=shortest)
         return certificates.over_spans(certificate, spans)
 
     def _certify_memory(self, spans: tuple[float, float], drive: float | None) -> MemoryCertificate:

@@ -17,8 +17,8 @@ from sostenuto.nn.base import Below, LayerCall, LayerState, Lengths, Parts, Ran,
 from sostenuto.nn.dropout import dropout_masks
 from sostenuto.nn.oscillator_layer import OscillatorLayer, warn_of_divergence
 from sostenuto.nn.sequences import LayerInput, Timespans, is_readable
+from sostenuto.ops.backend import BACKENDS
 from sostenuto.ops.oscillator import (
-    BACKENDS,
     Cell,
     Drift,
     StackResult,

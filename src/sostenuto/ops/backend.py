@@ -1,7 +1,9 @@
 """Which backend runs an op. This is the only file that looks for numba or triton."""
 
+import importlib
 import importlib.util
 import os
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,7 +33,16 @@ def native_backend(state: Tensor) -> str:
     return "gpu" if state.is_cuda or INTERPRETED else "cpu"
 
 
-def choose_backend(requested: str, example: Tensor, *, built: tuple[str, ...]) -> str:
+def kernels_of(op: str, state: Tensor) -> Any:
+    """Import the kernels of an op for the device of its state: its module ``cpu`` or ``gpu``, when they are used.
+
+    >>> kernels_of("sostenuto.ops.diagonal", torch.zeros(1)).__name__
+    'sostenuto.ops.diagonal.cpu'
+    """
+    return importlib.import_module(f"{op}.{native_backend(state)}")
+
+
+def choose_backend(requested: str, example: Tensor, *, built: tuple[str, ...] = BACKENDS[2:]) -> str:
     """Settle ``"auto"``, or check that the backend asked for can run on ``example``'s device.
 
     ``built`` names the fast backends the op has. Automatic choice takes the fast one for the device where there is one

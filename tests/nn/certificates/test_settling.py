@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from sostenuto.checks import InputError
-from sostenuto.nn.certificates import settling
+from sostenuto.nn.certificates.settling import settling
 
 ACTIVATIONS = {
     "tanh": torch.tanh,

@@ -9,9 +9,7 @@ from sostenuto.ops.damped.coefficients import held_coefficients, learned_coeffic
 from sostenuto.ops.damped.reference import damped_scan_reference
 from sostenuto.ops.dispatch import needs_reference
 
-__all__ = ["BACKENDS", "damped_scan", "held_coefficients", "learned_coefficients"]
-
-BACKENDS = ("auto", "reference", "cpu", "gpu")
+__all__ = ["damped_scan", "held_coefficients", "learned_coefficients"]
 
 
 def damped_scan(
@@ -37,7 +35,7 @@ def damped_scan(
     >>> outputs.flatten().tolist(), last.tolist()
     ([0.0, -1.0, 0.0, 1.0], [[1.0, 0.0]])
     """
-    chosen = choose_backend(backend, start, built=BACKENDS[2:])
+    chosen = choose_backend(backend, start)
     if chosen != "reference" and not needs_reference(inputs, start, power, gain, readout):
         return scan(inputs, start, power, gain, readout, lengths)
     return damped_scan_reference(inputs, start, power, gain, readout, lengths=lengths)

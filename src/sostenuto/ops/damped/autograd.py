@@ -4,15 +4,17 @@ The kernels are in ``cpu.py`` and ``gpu.py``. Second derivatives go through the 
 itself recorded is written as the reference's.
 """
 
-import importlib
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from sostenuto.ops.backend import native_backend
+from sostenuto.ops.backend import kernels_of
 from sostenuto.ops.damped.reference import damped_scan_reference
 from sostenuto.ops.dispatch import folded, one_by_one, run_adjoint, runs_eagerly
+
+_kernels = partial(kernels_of, "sostenuto.ops.damped")
 
 
 @torch.library.custom_op("sostenuto::damped_scan", mutates_args=())
@@ -39,11 +41,6 @@ def damped_scan_backward_op(
     found = _kernels(start).backward(inputs, start, power, gain, readout, lengths, states, d_outputs, d_last)
     d_inputs, d_start, *others = found
     return d_inputs, d_start, *(part.clone() for part in others)  # an operator's results may not share memory
-
-
-def _kernels(state: Tensor) -> Any:
-    """Import the kernels of the device only when they are used."""
-    return importlib.import_module(f"sostenuto.ops.damped.{native_backend(state)}")
 
 
 @damped_scan_op.register_fake

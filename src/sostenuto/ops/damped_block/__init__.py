@@ -55,7 +55,7 @@ def damped_block(
     plain = (
         runs_eagerly(*tensors) and not needs_reference(*tensors) and not torch.is_autocast_enabled(start.device.type)
     )
-    chosen = choose_backend(backend, start, built=("cpu", "gpu"))
+    chosen = choose_backend(backend, start)
     fused = same and plain and inputs.shape[0] * inputs.shape[1] >= LEAST_ROWS
     if not (fused and (chosen == "cpu" or (chosen == "gpu" and weights.spans is None and len(weights.norm) <= WIDEST))):
         return damped_block_reference(inputs, start, weights, lengths, backend=backend)

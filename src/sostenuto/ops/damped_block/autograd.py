@@ -1,19 +1,16 @@
 """The fused block as one function of autograd: what is saved, how it is differentiated."""
 
-import importlib
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from sostenuto.ops.backend import native_backend
+from sostenuto.ops.backend import kernels_of
 from sostenuto.ops.damped_block.reference import BlockWeights, damped_block_reference
 from sostenuto.ops.dispatch import recorded_gradients, run_adjoint
 
-
-def _kernels(state: Tensor) -> Any:
-    """Import the kernels of the device only when they are used."""
-    return importlib.import_module(f"sostenuto.ops.damped_block.{native_backend(state)}")
+_kernels = partial(kernels_of, "sostenuto.ops.damped_block")
 
 
 class Block(torch.autograd.Function):

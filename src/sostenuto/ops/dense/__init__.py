@@ -13,7 +13,6 @@ from sostenuto.ops.dense.plan import planned
 from sostenuto.ops.dense.reference import dense_scan_reference
 from sostenuto.ops.dispatch import in_forward_mode, needs_reference, runs_eagerly
 
-BACKENDS = ("auto", "reference", "cpu", "gpu")
 PRECISIONS = ("exact", "tf32")
 
 
@@ -65,7 +64,7 @@ def dense_scan(
 
 def _chosen(backend: str, tensors: tuple[Tensor, Tensor, Tensor, Tensor], precision: str) -> str:
     """Settle the backend: on a GPU also by whether the chip holds the matrices."""
-    chosen = choose_backend(backend, tensors[0], built=BACKENDS[2:])
+    chosen = choose_backend(backend, tensors[0])
     if chosen != "gpu":
         return chosen
     fits = planned(*tensors, precision) is not None
@@ -124,7 +123,7 @@ def driven_scan(
     [1.0, 2.0, 3.0]
     """
     tensors = (x, matrix, bias, start, weight, linear, gain)
-    if choose_backend(backend, start, built=BACKENDS[2:]) == "cpu" and threshold is None and _as_one(tensors):
+    if choose_backend(backend, start) == "cpu" and threshold is None and _as_one(tensors):
         return DrivenScan.apply(*tensors, activation)  # pyright: ignore[reportReturnType]
     options = {"backend": backend, "precision": precision}
     drive = F.linear(x, matrix, bias)

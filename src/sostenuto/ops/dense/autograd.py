@@ -4,16 +4,18 @@ The kernels are in ``cpu.py`` and ``gpu.py``. Second derivatives go through the 
 itself recorded (``create_graph=True``) is written as the reference's.
 """
 
-import importlib
+from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sostenuto.ops.backend import native_backend
+from sostenuto.ops.backend import kernels_of, native_backend
 from sostenuto.ops.dense.reference import dense_scan_reference
 from sostenuto.ops.dispatch import folded, one_by_one, recorded_gradients, run_adjoint, runs_eagerly
+
+_kernels = partial(kernels_of, "sostenuto.ops.dense")
 
 
 @torch.library.custom_op("sostenuto::dense_scan", mutates_args=())
@@ -50,11 +52,6 @@ def dense_scan_backward_op(
     return _kernels(start).backward(
         start, weight, linear, gain, activation, precision, states, activated, d_states, d_last, wanted
     )
-
-
-def _kernels(state: Tensor) -> Any:
-    """Import the kernels of the device only when they are used."""
-    return importlib.import_module(f"sostenuto.ops.dense.{native_backend(state)}")
 
 
 @dense_scan_op.register_fake

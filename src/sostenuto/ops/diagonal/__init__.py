@@ -10,8 +10,6 @@ from sostenuto.ops.diagonal.autograd import scan
 from sostenuto.ops.diagonal.reference import diagonal_scan_reference, gated_scan_reference
 from sostenuto.ops.dispatch import needs_reference
 
-BACKENDS = ("auto", "reference", "cpu", "gpu")
-
 
 def diagonal_scan(
     inputs: Float[Tensor, "T B H"],
@@ -37,7 +35,7 @@ def diagonal_scan(
     (torch.Size([5, 1, 2]), [[0.03125, 0.03125]])
     """
     check_activation(activation, threshold)
-    chosen = choose_backend(backend, start, built=BACKENDS[2:])
+    chosen = choose_backend(backend, start)
     if chosen != "reference" and not needs_reference(inputs, start, weight, linear, gain, threshold):
         bend = torch.zeros_like(weight) if threshold is None else threshold
         return scan(inputs, None, start, torch.stack([weight, linear, gain, bend]), activation)
@@ -61,7 +59,7 @@ def gated_scan(
     >>> gated_scan(zero, zero, torch.ones(1, 1), torch.zeros(1))[0].flatten().tolist()
     [0.5, 0.25, 0.125]
     """
-    chosen = choose_backend(backend, start, built=BACKENDS[2:])
+    chosen = choose_backend(backend, start)
     if chosen != "reference" and not needs_reference(inputs, candidates, start, weight):
         zero = torch.zeros_like(weight)
         return scan(inputs, candidates, start, torch.stack([weight, zero, zero, zero]), "logistic")

@@ -4,15 +4,17 @@ The kernels are in ``cpu.py`` and ``gpu.py``; candidates make the recurrence the
 Second derivatives go through the reference: a backward pass that is itself recorded is written as the reference's.
 """
 
-import importlib
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from sostenuto.ops.backend import native_backend
+from sostenuto.ops.backend import kernels_of
 from sostenuto.ops.diagonal.reference import diagonal_scan_reference, gated_scan_reference
 from sostenuto.ops.dispatch import folded, one_by_one, recorded_gradients, run_adjoint, runs_eagerly
+
+_kernels = partial(kernels_of, "sostenuto.ops.diagonal")
 
 
 @torch.library.custom_op("sostenuto::diagonal_scan", mutates_args=())
@@ -36,11 +38,6 @@ def diagonal_scan_backward_op(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Run the adjoint; return the gradients of inputs, candidates, start and vectors."""
     return _kernels(start).backward(inputs, candidates, start, vectors, activation, states, d_states, d_last)
-
-
-def _kernels(state: Tensor) -> Any:
-    """Import the kernels of the device only when they are used."""
-    return importlib.import_module(f"sostenuto.ops.diagonal.{native_backend(state)}")
 
 
 @diagonal_scan_op.register_fake

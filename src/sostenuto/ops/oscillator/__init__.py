@@ -5,10 +5,9 @@ from sostenuto.ops.oscillator.chunks import Drift
 from sostenuto.ops.oscillator.layers import oscillator_layers
 from sostenuto.ops.oscillator.maximum import time_max
 from sostenuto.ops.oscillator.recompute import StackResult, oscillator_inverse
-from sostenuto.ops.oscillator.scan import BACKENDS, oscillator_scan
+from sostenuto.ops.oscillator.scan import oscillator_scan
 
 __all__ = [
-    "BACKENDS",
     "Cell",
     "Drift",
     "StackResult",

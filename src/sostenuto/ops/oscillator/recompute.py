@@ -20,7 +20,7 @@ from sostenuto.ops.dispatch import in_forward_mode, recorded_gradients, run_adjo
 from sostenuto.ops.oscillator.cell import Cell, cells_of, with_steps
 from sostenuto.ops.oscillator.chunks import Drift, Plan
 from sostenuto.ops.oscillator.layer_sweep import LayerSweep, invert_layer
-from sostenuto.ops.oscillator.scan import BACKENDS, scan_layers
+from sostenuto.ops.oscillator.scan import scan_layers
 from sostenuto.ops.oscillator.tiles import takes_tiles
 
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-11}
@@ -200,7 +200,7 @@ def _plan(
     check_positive("stiffness", stiffness, zero=True)
     length = max(round(CHUNK * math.sqrt(T)), 1) if chunk is None else chunk
     check_count("chunk", length)
-    chosen = choose_backend(backend, example, built=tuple(name for name in BACKENDS if name in ("cpu", "gpu")))
+    chosen = choose_backend(backend, example)
     drift = Drift(TOLERANCE.get(example.dtype, 0.0), -(-T // length), [0.0] * layers)
     return Plan(stiffness, skip, length, chosen, drift)
 

@@ -81,9 +81,6 @@ def _recorded(ctx: Any, arriving: tuple[Tensor | None, ...]) -> tuple[Tensor | N
     return tuple(recorded_gradients(results, inputs, arriving))
 
 
-BACKENDS = ("auto", "reference", "cpu", "gpu")
-
-
 def oscillator_scan(
     x: Float[Tensor, "T B _"],
     weight: Float[Tensor, " H"],
@@ -113,7 +110,7 @@ def oscillator_scan(
     (torch.Size([5, 1, 2]), 0.0)
     """
     check_positive("stiffness", stiffness, zero=True)
-    chosen = choose_backend(backend, y, built=("cpu", "gpu"))
+    chosen = choose_backend(backend, y)
     differentiable_spans = timespans is not None and timespans.requires_grad
     slow = chosen == "reference" or differentiable_spans or needs_reference(x, weight, step, y, z, *(input_map or ()))
     if input_map is not None:

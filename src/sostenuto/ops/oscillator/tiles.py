@@ -101,7 +101,7 @@ def takes_tiles(
     T, B, channels = x.shape
     tensors = [tensor for cell in cells for tensor in cell if tensor is not None]
     eager = runs_eagerly(x, y, z, timespans, *tensors)
-    if not eager or choose_backend(backend, y, built=("cpu", "gpu")) != "cpu" or torch.is_autocast_enabled("cpu"):
+    if not eager or choose_backend(backend, y) != "cpu" or torch.is_autocast_enabled("cpu"):
         return False
     if (timespans is not None and timespans.requires_grad) or needs_reference(x, y, z, *tensors):
         return False

@@ -1,6 +1,6 @@
 """The GP kernel and the neural tangent kernel of an infinitely wide RNN: check, choose a backend, apply."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from jaxtyping import Float64
@@ -10,17 +10,26 @@ from torch.autograd import forward_ad
 from sostenuto.checks import check_choice, require
 from sostenuto.ops.backend import BACKENDS, HAS_TRITON, choose_backend
 from sostenuto.ops.recurrent_ntk import fast
-from sostenuto.ops.recurrent_ntk.choice import Activation, dual_for
-from sostenuto.ops.recurrent_ntk.duals import Dual
+from sostenuto.ops.recurrent_ntk.duals import Dual, Erf, ReLU
 from sostenuto.ops.recurrent_ntk.profile import Profile, profile
 from sostenuto.ops.recurrent_ntk.ragged import Series, by_length, identities, same
 from sostenuto.ops.recurrent_ntk.reference import pairs_reference, pooling_weights
 from sostenuto.ops.recurrent_ntk.scales import Scaled, Scales
 
-__all__ = ["KINDS", "POOLINGS", "Scaled", "Scales", "recurrent_ntk", "recurrent_ntk_diagonal"]
+__all__ = [
+    "KINDS",
+    "POOLINGS",
+    "Scaled",
+    "Scales",
+    "dual_for",
+    "met_variances",
+    "recurrent_ntk",
+    "recurrent_ntk_diagonal",
+]
 
 KINDS = ("ntk", "nngp")
 POOLINGS = ("last", "mean")
+Activation = str | Callable[[Tensor], Tensor]
 
 
 def recurrent_ntk(
@@ -136,3 +145,22 @@ def _units(groups: list[tuple[Tensor, Profile]], count: int, pooling: str) -> Te
     for indices, group in groups:
         units = units.index_put((indices,), group.log_unit[:, -1] if pooling == "last" else pooling_weights(group)[1])
     return units
+
+
+def dual_for(activation: Activation, sequences: Sequence[Series], scales: Scales) -> Dual:
+    """Return the closed form of ``"relu"`` or ``"erf"``, or a function's quadrature, accurate on ``sequences``."""
+    if isinstance(activation, str):
+        return {"relu": ReLU, "erf": Erf}[activation]()
+    from sostenuto.ops.recurrent_ntk.quadrature import Quadrature  # which the closed forms do without
+
+    return Quadrature(activation).fitted(lambda dual: met_variances(dual, sequences, scales))
+
+
+def met_variances(dual: Dual, sequences: Sequence[Series], scales: Scales) -> Iterable[Tensor]:
+    """Yield the variances, of every layer and step, of groups of sequences; those of 0 are left out."""
+    plain = Scales(**{name: forward_ad.unpack_dual(value).primal.detach() for name, value in vars(scales).items()})
+    with torch.no_grad():
+        for indices in by_length(sequences).values():
+            for layer in profile(torch.stack([sequences[i].detach() for i in indices]), plain, dual).layers:
+                inverse = layer.moments.inverse
+                yield inverse[inverse > 0] ** -2
