@@ -6,6 +6,8 @@ Layout = Literal["btc", "bct"]
 Missing = Literal["refuse", "mask", "interpolate"]
 Scaling = Literal["standard", "minmax", "none"]
 Split = Literal["stratified", "random", "group", "time"]
+Separator = Literal["comma", "semicolon", "tab"]
+Decimal = Literal["point", "comma"]
 Spacing = Literal["use", "ignore"]
 """What becomes of uneven times: time spans, or evenly spaced steps in their order."""
 Task = Literal["classification", "regression", "sequence", "forecast"]

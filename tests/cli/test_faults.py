@@ -191,8 +191,10 @@ def test_an_audit_writes_over_nothing_of_the_run(made, run, name):
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 
 
-def test_a_warning_is_one_line(capsys):
-    from sostenuto.cli.errors import _say_warning
+def test_a_warning_is_one_line_and_said_once(capsys):
+    from sostenuto.cli.errors import _say_each_once
 
-    _say_warning("can't start\nnew thread")
+    say = _say_each_once()
+    for _ in range(2):
+        say("can't start\nnew thread")
     assert capsys.readouterr().err == "sostenuto: warning: can't start new thread\n"

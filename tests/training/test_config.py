@@ -57,7 +57,8 @@ def test_numbers_that_are_not_finite_and_numpys():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[training]\nepoch = 3", r"expected keys of training among epochs, .*, got epoch\."),
+        ("[training]\nepoch = 3", r"expected keys of training among epochs, .*, got epoch; \[training\] has epochs\."),
+        ("seed = 3", r"among data, model, training, got seed; \[training\] has seed\."),
         ("[trainings]", "expected keys of a run among data, model, training, got trainings"),
         ("[training]\nepochs = 'ten'", r"expected training\.epochs to be a whole number, got 'ten'\."),
         ("[training]\nepochs = 2.0", r"expected training\.epochs to be a whole number, got 2\.0\."),

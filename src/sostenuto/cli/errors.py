@@ -20,7 +20,9 @@ import typer
 from sostenuto.checks import InputError, SostenutoError, Stopped
 
 _COLUMNS = ("target", "series", "time", "group", "ignore", "categorical")
-_OPTIONS = {name: name for name in (*_COLUMNS, "task", "layout", "timespans", "missing", "split")} | {"method": "split"}
+_OPTIONS = {
+    name: name for name in (*_COLUMNS, "separator", "decimal", "task", "layout", "timespans", "missing", "split")
+} | {"method": "split"}
 _ARGUMENT = re.compile(rf"\b({'|'.join(_OPTIONS)})=('[^']*'|\"[^\"]*\"|NAME\b)")
 _QUOTES = "'\""
 OUT_OF_MEMORY = "out of memory; bring less data, shorter sequences or a smaller model or batch, or more memory."
@@ -39,7 +41,7 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
     def run(*arguments: Any, **options: Any) -> None:
         try:
             with warnings.catch_warnings():
-                warnings.showwarning = _say_warning
+                warnings.showwarning = _say_each_once()
                 with _ended_by_signals():
                     command(*arguments, **options)
         except InputError as error:
@@ -102,8 +104,17 @@ def ended(message: str, code: int) -> typer.Exit:
     return typer.Exit(code)
 
 
-def _say_warning(message: Any, *_: Any, **__: Any) -> None:
-    print(f"sostenuto: warning: {in_options(' '.join(str(message).split()))}", file=sys.stderr)
+def _say_each_once() -> Callable[..., None]:
+    """Show a warning that several parts of a file or stages of a command repeat one time."""
+    said: set[str] = set()
+
+    def say(message: Any, *_: Any, **__: Any) -> None:
+        text = in_options(" ".join(str(message).split()))
+        if text not in said:
+            said.add(text)
+            print(f"sostenuto: warning: {text}", file=sys.stderr)
+
+    return say
 
 
 def in_options(message: str) -> str:

@@ -13,7 +13,7 @@ from sostenuto.cli.options import DataDirOption, DeviceOption, JsonOption, Quiet
 
 
 @guarded
-@takes_settings(data=("ignore", "layout", "most_unpacked"))
+@takes_settings(data=("ignore", "layout", "separator", "decimal", "most_unpacked"))
 def predict(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder made by sostenuto fit.")],
     data: Annotated[str, typer.Argument(metavar="DATA", help="A file, or a data-set name (its test part is used).")],

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from sostenuto.checks import check_choice, check_count, check_fraction
-from sostenuto.choices import Layout, Missing, NamedTask, Scaling, Spacing, Split
+from sostenuto.choices import Decimal, Layout, Missing, NamedTask, Scaling, Separator, Spacing, Split
 
 
 def setting(default: Any, help: str) -> Any:
@@ -21,7 +21,7 @@ def check_choices(settings: Any) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class FileOptions:
-    """Options of the file readers: axes of an array, columns of a table ("": the default name of the format)."""
+    """Options of the file readers: axes of an array, columns of a table ("": the default name of the format), marks."""
 
     layout: Layout = setting("btc", "Axis order of a 3-D array: (batch, time, channel) or (batch, channel, time).")
     target: str = setting("", "Target column of a table.")
@@ -30,6 +30,8 @@ class FileOptions:
     group: str = setting("", "Column of groups that a group split keeps together.")
     ignore: tuple[str, ...] = setting((), "A column of a table to skip.")
     categorical: tuple[str, ...] = setting((), "A text column, one-hot encoded into one channel per value.")
+    separator: Separator = setting("comma", "What stands between the cells of a .csv file.")
+    decimal: Decimal = setting("point", "Decimal mark of a .csv file.")
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -81,7 +83,7 @@ def option_help(section: type) -> dict[str, tuple[Any, str]]:
     """Give the type and the text of each setting that is an option, with its choices.
 
     >>> option_help(DataConfig)["missing"]
-    (<class 'str'>, 'What to do with NaN: refuse, mask or interpolate.')
+    (<class 'str'>, 'How NaN is handled: refuse, mask or interpolate.')
     """
     hints, options = get_type_hints(section), {}
     for each in fields(section):

@@ -1,5 +1,6 @@
 """What a run is made of, as data: TOML in, TOML out, every key known and checked."""
 
+import difflib
 import tomllib
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
@@ -274,12 +275,22 @@ def _character(c: str, text: str) -> str:
     return f"\\u{ord(c):04x}" if ord(c) <= 0xFFFF else f"\\U{ord(c):08x}"
 
 
+def _meant(key: str) -> str:
+    """Name the section that has this key, or one with a key that is written alike."""
+    sections = {"data": DataConfig, "model": ModelConfig, "training": TrainingConfig}
+    places = {option.name: section for section, cls in sections.items() for option in fields(cls)}
+    close = difflib.get_close_matches(key, places, n=1, cutoff=0.75)
+    return f"; [{places[close[0]]}] has {close[0]}" if close else ""
+
+
 def _read(cls: type, values: dict[str, Any], where: str) -> Any:
     hints = get_type_hints(cls)
     known = [f.name for f in fields(cls)]
     unknown = [key for key in values if key not in known]
     if unknown:
-        raise InputError(f"expected keys of {where or 'a run'} among {', '.join(known)}, got {shown(unknown)}.")
+        raise InputError(
+            f"expected keys of {where or 'a run'} among {', '.join(known)}, got {shown(unknown)}{_meant(unknown[0])}."
+        )
     return cls(**{key: _coerced(hints[key], value, f"{where}.{key}".lstrip(".")) for key, value in values.items()})
 
 

@@ -45,6 +45,23 @@ def test_wide(write):
     assert [sequence.tolist() for sequence in data.sequences] == [[[1.5], [2.0], [3.0]], [[2.0]]]
 
 
+def test_semicolons_and_decimal_commas(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text("\ufeffreihe;zeit;größe;ziel\na;0,5;1,25;3,5\na;1,5;-2;3,5\nb, c;0;1e-3;2\n", encoding="utf-8")
+    data = read(path, separator="semicolon", decimal="comma", series="reihe", time="zeit", target="ziel")
+    assert [sequence.ravel().tolist() for sequence in data.sequences] == [[1.25, -2.0], [1e-3]]
+    assert data.targets.tolist() == [3.5, 2.0]
+    assert list(data.ids) == ["a", "b, c"]
+    assert [list(each) for each in data.times] == [["0.5", "1.5"], ["0"]]
+
+
+def test_a_decimal_comma_is_for_text_alone(write):
+    path = write(a=[1.5, 2], target=["up", "down"])
+    if path.suffix == ".parquet":
+        with pytest.raises(FileFormatError, match=r"separator and decimal for \.csv files alone, got decimal='comma'"):
+            read(path, decimal="comma")
+
+
 @pytest.mark.parametrize(
     ("targets", "task", "read_as"),
     [

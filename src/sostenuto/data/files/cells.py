@@ -43,6 +43,15 @@ def parse_numbers(cells: Sequence[str], missing: frozenset[str] = MISSING) -> Ro
     return numbers
 
 
+def with_points(cells: Sequence[str]) -> list[str]:
+    """Write numbers with a decimal comma with a point; other text stays. A number with a point is refused.
+
+    >>> with_points(["1,5", "-2", "up, down", ""])
+    ['1.5', '-2', 'up, down', '']
+    """
+    return [_with_point(index, cell) for index, cell in enumerate(cells)]
+
+
 def as_number(cell: str) -> float | None:
     """Read one number, or return None for what is not one (missing cells are not).
 
@@ -81,6 +90,13 @@ def plain_text(cell: object) -> object:
     """
     is_formula = isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")) and as_number(cell) is None
     return f"'{cell}" if is_formula else cell
+
+
+def _with_point(index: int, cell: str) -> str:
+    if "." in cell and as_number(cell) is not None:
+        raise CellError(index, cell, "expected a number with a decimal comma")
+    written = cell.replace(",", ".")
+    return cell if as_number(written) is None else written
 
 
 def _number(index: int, cell: str, missing: frozenset[str]) -> float:

@@ -1,4 +1,4 @@
-"""The ``.csv`` format: comma-separated text with a header line, as RFC 4180 quotes it."""
+"""The ``.csv`` format: text with a header line, quoted as in RFC 4180, separated by commas unless options differ."""
 
 import csv
 from array import array
@@ -10,7 +10,7 @@ import numpy as np
 
 from sostenuto.checks import FileFormatError
 from sostenuto.data.dataset import SequenceSet
-from sostenuto.data.files.cells import CellError, parse_numbers
+from sostenuto.data.files.cells import CellError, parse_numbers, with_points
 from sostenuto.data.files.long import long_set
 from sostenuto.data.files.options import Options
 from sostenuto.data.files.place import Place
@@ -19,6 +19,7 @@ from sostenuto.data.files.text import opened_text, read_text
 from sostenuto.data.files.wide import wide_set
 
 _CELLS_AT_ONCE = 1 << 16
+_SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t"}
 Row = tuple[int, list[str]]
 """A row and its line."""
 
@@ -32,7 +33,7 @@ def read(path: Path, options: Options) -> SequenceSet:
 def read_table(path: Path, options: Options) -> Table:
     """Read the cells of a ``.csv`` file, the values as numbers."""
     with opened_text(path) as text:
-        return _table(path, _rows(path, text), options)
+        return _table(path, _rows(path, text, _SEPARATORS[options.separator]), options)
 
 
 def _table(path: Path, rows: Iterator[Row], options: Options) -> Table:
@@ -41,20 +42,26 @@ def _table(path: Path, rows: Iterator[Row], options: Options) -> Table:
         read_text(path)  # refuses a file of blanks
     line, header = first or (1, [""])
     names = tuple(name.strip() for name in header)
-    if len(names) == 1 and any(mark in names[0] for mark in ";\t"):
-        raise FileFormatError(
-            path, "expected columns separated by commas", f"got the header {names[0][:60]!r}", line=line
-        )
+    _check_separator(path, names, options.separator, line)
     columns = choose_columns(path, names, options, line=line)
-    return _Builder(path, names, columns).build(rows)
+    return _Builder(path, names, columns, as_written=options.decimal == "point").build(rows)
 
 
-def _rows(path: Path, text: TextIOWrapper) -> Iterator[Row]:
+def _check_separator(path: Path, names: tuple[str, ...], separator: str, line: int) -> None:
+    """Refuse a header that is one cell by this separator and several by another."""
+    others = (name for name, mark in _SEPARATORS.items() if len(names) == 1 and mark in names[0])
+    if other := next(others, None):
+        decimal = ", and decimal='comma' if numbers are written as 1,5" if other != "comma" else ""
+        expected, hint = f"expected columns separated by a {separator}", f"pass separator={other!r}{decimal}"
+        raise FileFormatError(path, expected, f"got the header {names[0][:60]!r}", hint, line=line)
+
+
+def _rows(path: Path, text: TextIOWrapper, separator: str) -> Iterator[Row]:
     """Give rows with their lines. Blank lines are no rows, but in a table of one column they are empty cells.
 
     Blank lines at the end of the file are the end of the file.
     """
-    reader = csv.reader(text, strict=True)
+    reader = csv.reader(text, strict=True, delimiter=separator)
     width, blank = 0, []
     while True:
         try:
@@ -78,8 +85,8 @@ def _rows(path: Path, text: TextIOWrapper) -> Iterator[Row]:
 class _Builder:
     """Collects rows, and turns the value cells into numbers many rows at a time; equal cells of text are kept once."""
 
-    def __init__(self, path: Path, names: tuple[str, ...], columns: Columns) -> None:
-        self.path, self.names, self.columns = path, names, columns
+    def __init__(self, path: Path, names: tuple[str, ...], columns: Columns, *, as_written: bool) -> None:
+        self.path, self.names, self.columns, self.as_written = path, names, columns, as_written
         self.special: dict[str, list[str]] = {name: [] for name in columns.special}
         self.positions = sorted(
             ((index, name) for index, name in enumerate(names) if name not in columns.values), reverse=True
@@ -103,6 +110,8 @@ class _Builder:
             for position, name in self.positions:
                 cell = row.pop(position)
                 if name in self.special:
+                    if not self.as_written and name in (self.columns.target, self.columns.time):
+                        cell = self._with_point(cell, name, line)
                     self.special[name].append(self.known.setdefault(cell, cell))
             self.lines.append(line)
             self.pending.extend(row)
@@ -114,10 +123,17 @@ class _Builder:
         self.numbers.resize((self.count, len(self.columns.values)), refcheck=False)
         return Table(Place(self.path, self.lines), self.columns, self.numbers, self.special)
 
+    def _with_point(self, cell: str, name: str, line: int) -> str:
+        try:
+            return with_points([cell])[0]
+        except CellError as error:
+            expected = f"{error.expected} in column {name!r}"
+            raise FileFormatError(self.path, expected, error.got, line=line) from error
+
     def _flush(self) -> None:
         width = len(self.columns.values)
         try:
-            numbers = parse_numbers(self.pending)
+            numbers = parse_numbers(self.pending if self.as_written else with_points(self.pending))
         except CellError as error:
             row, column = divmod(error.index, width)
             name = self.columns.values[column]

@@ -1,5 +1,6 @@
 """`Options`: what the caller of `read` says about a file."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, get_args
@@ -27,14 +28,21 @@ class Options(FileOptions):
         said |= {name: tuple(value) for name, value in said.items() if isinstance(value, list)}
         return cls(**said)
 
+    def refuse_marks(self, path: Path) -> None:
+        """Refuse a separator or a decimal mark for a file that is not comma-separated text."""
+        self._refuse(path, ("separator", "decimal"), "separator and decimal for .csv files alone")
+
     def refuse_columns(self, path: Path) -> None:
-        """Refuse column names for a file that has no named columns."""
-        for name in (option.name for option in fields(FileOptions) if option.name != "layout"):
-            column = getattr(self, name)
-            if column:
-                raise FileFormatError(
-                    path,
-                    "expected column names for .csv and .parquet files alone",
-                    f"got {name}={column!r}",
-                    f"leave {name} out",
-                )
+        """Refuse column names, a separator or a decimal mark for a file that has no named columns."""
+        self.refuse_marks(path)
+        names = [option.name for option in fields(FileOptions) if option.name != "layout"]
+        self._refuse(path, names, "column names for .csv and .parquet files alone")
+
+    def _refuse(self, path: Path, names: Iterable[str], expected: str) -> None:
+        for name in names:
+            value = getattr(self, name)
+            if value != getattr(_DEFAULTS, name):
+                raise FileFormatError(path, f"expected {expected}", f"got {name}={value!r}", f"leave {name} out")
+
+
+_DEFAULTS = FileOptions()

@@ -27,6 +27,7 @@ def read(path: Path, options: Options) -> SequenceSet:
 
 def read_table(path: Path, options: Options) -> Table:
     """Read the columns of a ``.parquet`` file, the values as numbers."""
+    options.refuse_marks(path)
     data = _load(path)
     names = tuple(str(name) for name in data.column_names)
     for name in names:
