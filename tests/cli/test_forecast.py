@@ -61,6 +61,7 @@ def test_the_target_is_forecast_better_than_by_simple_means(run):
 def test_the_page_shows_it(run):
     page = (run[0] / "run" / "report.html").read_text()
     assert Page(page).faults == []
+    assert "mean error over that of the seasonal naive forecast" in page
     for words in ("What comes next", "How far off was it?", "seasonal naive", "Inside intervals", "7 steps"):
         assert words in page
 
@@ -84,7 +85,10 @@ def test_predict_repeats_it_and_forecasts_other_files(run, tmp_path):
 
 def test_a_date_and_a_value_alone_and_several_series(tmp_path):
     alone = write_series(tmp_path / "alone.csv", beside=False)
-    assert call("fit", alone, *COLUMNS, "--out", tmp_path / "alone").exit_code == 0
+    result = call("fit", alone, *COLUMNS[:-2], "--out", tmp_path / "alone")
+    assert result.exit_code == 0
+    assert "forecaster, 1 step ahead" in result.stdout
+    assert "Error by horizon" not in (tmp_path / "alone" / "report.html").read_text()  # a line of one point
     several = write_series(tmp_path / "several.csv", several=True, beside=False)
     result = call("fit", several, *COLUMNS, "--series", "shop", "--out", tmp_path / "several")
     assert result.exit_code == 0, result.stderr

@@ -102,6 +102,16 @@ def test_the_page_says_what_matters() -> None:
         assert words in text, words
 
 
+def test_targets_at_every_step_are_counted_in_steps() -> None:
+    result = samples.digits()
+    data = replace(result.data, task="sequence", examples=tuple(replace(one, label="") for one in result.data.examples))
+    text = Page(render(replace(result, data=data))).text.replace("\u202f", " ").replace("\u00a0", " ")
+    assert "97.5 % of 360 test steps are classified correctly" in text
+    assert "Steps per class in the training part: 117 to 125." in text
+    assert "value against step." in text
+    assert "label" not in text
+
+
 def test_both_schemes_and_paper_are_served() -> None:
     html = rendered("digits")
     assert "@media screen and (prefers-color-scheme: dark)" in html

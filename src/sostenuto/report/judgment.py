@@ -73,7 +73,7 @@ def evaluated_count(result: FitResult) -> int:
 
 def evaluated_things(result: FitResult) -> str:
     """Return what was scored, as in "360 test sequences"."""
-    noun = {"sequence": "prediction", "forecast": "forecast"}.get(result.data.task, "sequence")
+    noun = {"sequence": "step", "forecast": "forecast"}.get(result.data.task, "sequence")
     total = evaluated_count(result)
     part = "training" if result.evaluated_on == "train" else result.evaluated_on
     return counted(total, f"{part} {noun}") if total else f"the {part} part"

@@ -19,6 +19,7 @@ from sostenuto.estimators.forecast.series import next_times, read_times
 from sostenuto.estimators.runs import FORECASTER, Answers, Chosen, Conditions, FittedRun
 from sostenuto.estimators.stored import load_kernel_estimator, save_kernel_estimator
 from sostenuto.report.contents.forecast import ForecastPicture, forecast_page
+from sostenuto.report.numbers import counted
 from sostenuto.report.section import Section
 from sostenuto.results import BacktestResult, ForecastErrors, plain
 from sostenuto.training.config import DataConfig, ModelConfig, RunConfig, TrainingConfig
@@ -117,7 +118,7 @@ def _fitted_run(folder: Path, config: RunConfig, result: BacktestResult, forecas
     facts |= {"methods": methods, "covered": result.covered, "report": str(report)}
     rows: list[tuple[str, object]] = [
         ("data", f"{source}: {len(material.names)} series, {', '.join(material.channels)}"),
-        ("model", f"{FORECASTER}, {config.data.horizon} steps ahead"),
+        ("model", f"{FORECASTER}, {counted(config.data.horizon, 'step')} ahead"),
         *((f"rmse {name}", f"{value:.4g}") for name, value in methods.items()),
         ("inside intervals", f"{result.covered:.1%} of {result.coverage:.0%}"),
         ("forecast", folder / "predictions.csv"),

@@ -30,10 +30,10 @@ _NAME_LETTERS = 18
 
 
 @house_style()
-def class_balance(classes: Sequence[str], counts: Sequence[int]) -> Figure:
+def class_balance(classes: Sequence[str], counts: Sequence[int], *, unit: str = "sequence") -> Figure:
     """Draw a named bar for each of up to 24 classes; more classes are drawn as sizes in falling order."""
     sizes = np.asarray(counts, dtype=float)
-    return _bars(classes, sizes) if len(classes) <= NAMED_TO else _profile(sizes)
+    return _bars(classes, sizes) if len(classes) <= NAMED_TO else _profile(sizes, unit)
 
 
 def _bars(classes: Sequence[str], sizes: np.ndarray) -> Figure:
@@ -61,7 +61,7 @@ def _bars(classes: Sequence[str], sizes: np.ndarray) -> Figure:
     return figure
 
 
-def _profile(sizes: np.ndarray) -> Figure:
+def _profile(sizes: np.ndarray, unit: str) -> Figure:
     """Draw the sizes in falling order as one filled step, with at most as many corners as there are sizes."""
     falling = np.sort(sizes)[::-1]
     top = max(float(falling[0]), 1.0) * 1.06
@@ -79,7 +79,7 @@ def _profile(sizes: np.ndarray) -> Figure:
     ranks = linear_ticks(0, len(falling), most=5, whole=True)
     label_x(axes, ranks, tick_labels(ranks))
     axes.set_xlabel("classes, largest first", fontsize=SMALL, color=MUTED, labelpad=6)
-    axes.set_ylabel("sequences", fontsize=SMALL, color=MUTED, labelpad=6)
+    axes.set_ylabel(f"{unit}s", fontsize=SMALL, color=MUTED, labelpad=6)
     return figure
 
 
@@ -193,16 +193,16 @@ def _channels(data: DataSummary) -> str:
 def _balance(data: DataSummary) -> Figures | None:
     if not data.classes or len(data.classes) != len(data.class_counts):
         return None
+    unit = "step" if data.task == "sequence" else "sequence"
     parts = {data.num_train: " in the training part", data.num_train + data.num_validation + data.num_test: " in all"}
     where = parts.get(sum(data.class_counts), "")
     least, most = min(data.class_counts), max(data.class_counts)
-    description = (
-        f"{counted(len(data.classes), 'class', 'classes')}, of {count(least)} to {count(most)} sequences each."
-    )
-    caption = f"Sequences per class{where}: {count(least)} to {count(most)}."
+    description = f"{counted(len(data.classes), 'class', 'classes')}, of {count(least)} to {count(most)} {unit}s each."
+    caption = f"{unit.capitalize()}s per class{where}: {count(least)} to {count(most)}."
     if len(data.classes) > NAMED_TO:
         caption += " The dotted line is the even share."
-    return Figures((Picture(class_balance(data.classes, data.class_counts), description, "Class balance"),), caption)
+    figure = class_balance(data.classes, data.class_counts, unit=unit)
+    return Figures((Picture(figure, description, "Class balance"),), caption)
 
 
 def _examples(data: DataSummary) -> tuple[Part, ...]:
@@ -212,18 +212,18 @@ def _examples(data: DataSummary) -> tuple[Part, ...]:
     pictures = tuple(
         _picture(example, figure) for example, figure in zip(examples, example_panels(examples), strict=True)
     )
-    caption = f"{counted(len(examples), 'example sequence')}, value against step; the label is above each."
+    caption = f"{counted(len(examples), 'example sequence')}, value against step"
+    caption += "; the label is above each." if any(example.label for example in examples) else "."
     if data.num_channels > MOST_CHANNELS:
         caption += f" The first {MOST_CHANNELS} of {count(data.num_channels)} channels are drawn."
     return (Figures(pictures, caption, legend=_legend(data), small=True),)
 
 
 def _picture(example: Example, figure: Figure) -> Picture:
-    label = one_line(example.label) or "(no label)"
+    label = one_line(example.label)
     steps = max(len(channel) for channel in example.values)
-    return Picture(
-        figure, f"A sequence of {counted(steps, 'step')} labeled {shorten(label, 60)}", shorten(label, 60), label
-    )
+    description = f"A sequence of {counted(steps, 'step')}" + (f" labeled {shorten(label, 60)}" if label else "")
+    return Picture(figure, description, shorten(label, 60), label)
 
 
 def _legend(data: DataSummary) -> tuple[LegendItem, ...]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from sostenuto.report.figures.plot import lines, plotted
 from sostenuto.report.judgment import Judgment
@@ -105,11 +106,12 @@ def _judge(result: BacktestResult) -> Judgment:
 
 def _headline(result: BacktestResult) -> Cards:
     own = result.methods[0]
+    naive = "seasonal naive" if result.season > 1 else "naive"
     season = counted(result.season, "step") if result.season > 1 else "none"
     return Cards(
         (
             Card("Error (rmse)", number(own.rmse, digits=3), f"over {counted(result.horizon, 'step')} ahead"),
-            Card("Against naive", number(own.mase, digits=3), "mean error over that of the naive forecast, one step"),
+            Card("Against naive", number(own.mase, digits=3), f"mean error over that of the {naive} forecast"),
             Card("Inside intervals", percent(result.covered), f"of values; {percent(result.coverage)} were aimed at"),
             Card("Season", season, "found in the series, or given"),
         )
@@ -134,20 +136,28 @@ def _future(result: BacktestResult, pictures: Sequence[ForecastPicture]) -> Sect
 
 
 def _past(result: BacktestResult) -> Section:
-    steps = list(range(1, result.horizon + 1))
-    curves = {method.name: list(method.rmse_by_horizon) for method in result.methods}
-    figure = plotted(lambda axes: lines(axes, steps, curves, labels=("steps ahead", "rmse")))
     head = (Column("Forecast"), *(Column(name, numeric=True) for name in ("rmse", "mae", "mase")))
     rows = tuple(
         (Cell(method.name), *(Cell(number(value, digits=3)) for value in (method.rmse, method.mae, method.mase)))
         for method in result.methods
     )
     table = Table("Errors over all horizons", head, rows, frozenset({0}))
-    picture = Picture(figure, "Error by horizon of the forecaster and of simple forecasts.", "Error by horizon")
     words = (
         f"The later part of the series was forecast {count(result.origins)} times in {count(result.folds)} folds, each "
         "time by a model that had seen only what came before. Of several series each had a model of its own, and their "
         "errors are averaged."
     )
-    caption = "Root mean squared error by how many steps ahead a forecast looks."
-    return Section("How far off was it?", "errors", (Prose(words), Columns((Figures((picture,), caption),), (table,))))
+    parts = (table,) if result.horizon == 1 else (Columns((_by_horizon(result),), (table,)),)
+    return Section("How far off was it?", "errors", (Prose(words), *parts))
+
+
+def _by_horizon(result: BacktestResult) -> Figures:
+    steps = list(range(1, result.horizon + 1))
+    curves = {method.name: list(method.rmse_by_horizon) for method in result.methods}
+
+    def draw(axes: Axes) -> None:
+        lines(axes, steps, curves, labels=("steps ahead", "rmse"))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+    picture = Picture(plotted(draw), "Error by horizon of the forecaster and of simple forecasts.", "Error by horizon")
+    return Figures((picture,), "Root mean squared error by how many steps ahead a forecast looks.")
