@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import sostenuto
+from sostenuto.nn import RecurrentLayer
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = sorted((ROOT / "src" / "sostenuto").rglob("*.py"))
@@ -211,6 +212,13 @@ def test_links_between_files_lead_somewhere(page: Path) -> None:
     # Pages under reference/ and results/ are made by `make docs`, where Sphinx checks the links to them.
     inside = [link for link in links if not re.match(r"[a-z]+:|reference/|results/", link)]
     assert [link for link in inside if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/how-to/layer.md"])
+def test_recipes_of_a_layer_name_what_a_layer_defines(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for name in RecurrentLayer.__abstractmethods__:
+        assert re.search(rf"(`|def ){name}\b", text), name
 
 
 def test_the_architecture_page_names_files_that_are_there() -> None:

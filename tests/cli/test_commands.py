@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -102,6 +103,7 @@ class TestData:
         result = call("data", "show", "digits")
         assert result.exit_code == 0
         assert found["checksum"] in result.stdout
+        assert re.search(r"^steps +64$", result.stdout, re.MULTILINE)
 
     def test_show_a_file(self, tmp_path):
         found = json.loads(call("data", "show", write_waves(tmp_path / "waves.npz"), "--json").stdout)

@@ -210,7 +210,7 @@ def test_probes_are_logged(waves, tmp_path):
     ("arguments", "fragment"),
     [
         (("--model", "transformer"), "expected model to be one of 'auto', 'oscillators', 'rntk', "),
-        (("-o", "colour=red"), "expected options of the layer 'stack', got"),
+        (("-o", "colour=red"), "expected options of the layer 'stack' among bias, bidirectional, "),
         (("-o", "hidden_size=0"), "hidden_size"),
         (("-o", "hidden_size"), "expected NAME=VALUE, got 'hidden_size'"),
         (("-o", "readout=mean"), "expected options of the layer alone, got readout"),

@@ -32,7 +32,11 @@ def list_all(data_dir: DataDirOption = None, as_json: JsonOption = False) -> Non
 def show(name: NameArgument, data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
     """Load a data set and summarize it."""
     facts = _facts(name, data_dir)
-    print(json.dumps(facts) if as_json else table([(key, _text(value)) for key, value in facts.items()]))
+    print(
+        json.dumps(facts)
+        if as_json
+        else table([(key, _lengths(value) if key == "steps" else _text(value)) for key, value in facts.items()])
+    )
 
 
 @app.command()
@@ -67,6 +71,16 @@ def _facts(name: str, data_dir: str | None) -> dict[str, Any]:
         "classes": list(encoding.classes),
         "checksum": dataset.train.checksum(),
     }
+
+
+def _lengths(steps: list[float]) -> str:
+    """Write the shortest, the median and the longest length.
+
+    >>> _lengths([64, 64.0, 64]), _lengths([30, 45.5, 70])
+    ('64', '30 to 70, median 45.5')
+    """
+    least, median, most = steps
+    return f"{least}" if least == most else f"{least} to {most}, median {median:g}"
 
 
 def _text(value: Any) -> str:

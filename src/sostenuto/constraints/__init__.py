@@ -1,4 +1,4 @@
-"""Weight to constrained weight: torch parametrizations with a ``right_inverse``, one constraint a file."""
+"""Weight to constrained weight: torch parametrizations with a ``right_inverse``, one constraint per file."""
 
 from sostenuto.constraints.at_least import AtLeast
 from sostenuto.constraints.between import Between

@@ -1,4 +1,4 @@
-"""Kernels between sequences of any length, each a scikit-learn Gaussian-process kernel: one kernel a file.
+"""Kernels between sequences of any length, each a scikit-learn Gaussian-process kernel: one kernel per file.
 
 Names are imported when first used, so that scikit-learn is loaded only by who needs it.
 """

@@ -1,5 +1,6 @@
 """Make the model that fits an encoding, from plain options."""
 
+import inspect
 from typing import Any
 
 import torch
@@ -88,6 +89,13 @@ def _in_steps(options: dict[str, Any], encoding: Encoding) -> dict[str, Any]:
 def _make_layer(name: str, width: int, options: dict[str, Any]) -> Any:
     taken = [option for option in _TAKEN if option in options]
     require(not taken, f"expected options of the layer {name!r}", f"got {taken}", "the model sets these itself")
+    takes = inspect.signature(LAYERS[name].__init__).parameters
+    unknown = [option for option in options if option not in takes]
+    if unknown and not any(each.kind is each.VAR_KEYWORD for each in takes.values()):
+        known = sorted(each for each in takes if each not in ("self", *_TAKEN))
+        raise InputError(
+            sentence(f"expected options of the layer {name!r} among {', '.join(known)}", f"got {unknown[0]}")
+        )
     try:
         return LAYERS[name](width, batch_first=True, **options)
     except InputError:

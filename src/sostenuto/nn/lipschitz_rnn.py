@@ -28,7 +28,7 @@ class LipschitzRNN(DenseLayer):
         dh/dt = α A h + tanh(W h + U u + b)
 
     Discrete maps of a step ε: Euler h ← (I + εαA) h + ε tanh(W h + U u_t + b); IMEX, with the linear part taken at the
-    end by the share ρ, h ← (I − ρεαA)⁻¹[(I + (1−ρ)εαA) h + ε tanh(W h + U u_t + b)], one factorization a call;
+    end by the share ρ, h ← (I − ρεαA)⁻¹[(I + (1−ρ)εαA) h + ε tanh(W h + U u_t + b)], one factorization per call;
     midpoint and RK4 with the input held through the step. ``gated`` multiplies the field by a gate
     σ̂(W h + U_g u + b_g). Reference: erichson2021, eqs. (1), (9), (14), (15) and, for α, (16).
 

@@ -13,7 +13,7 @@ _PLAIN = {Tensor, torch.nn.Parameter}
 def runs_eagerly(*values: object) -> bool:
     """Return True in plain eager mode (no compiler, exporter, tracer, functorch transform, fake tensor or subclass).
 
-    They need the registered operator; its dispatch costs some 0.1 ms a step of training, which a short scan notices.
+    They need the registered operator; its dispatch costs some 0.1 ms per step of training, which a short scan notices.
 
     >>> runs_eagerly(torch.ones(1), "tanh", None)
     True

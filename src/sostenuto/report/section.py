@@ -91,7 +91,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Facts:
-    """Names and values, one pair a line."""
+    """Names and values, one pair per line."""
 
     kind: ClassVar[str] = "facts"
     caption: str

@@ -4,7 +4,7 @@ A unit with step h, weight w and stiffness α moves by z ← z − h·[tanh(A) +
 Jacobian depends on the curvature q = α + w·tanh′(A) alone, which lies between α and α + w. The statements here are
 rusch2021's as corrected in ``docs/errata.md`` (rusch2021.1 to rusch2021.3); ``docs/unicornn.md`` proves them.
 
-All functions take numbers or tensors that broadcast, one entry a unit, and answer in float64. Where a statement's
+All functions take numbers or tensors that broadcast, one entry per unit, and answer in float64. Where a statement's
 condition fails the entry is NaN, never a number that looks like a bound.
 """
 

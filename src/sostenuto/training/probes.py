@@ -1,4 +1,4 @@
-"""Numbers read off the model once an epoch: a probe is a function of model and epoch whose numbers land in the log."""
+"""Numbers read off the model once per epoch: a probe is a function of model and epoch whose numbers land in the log."""
 
 from collections.abc import Callable
 from typing import Any

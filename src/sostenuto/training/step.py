@@ -112,7 +112,7 @@ class GraphStep(Step):
         self._taken, self._reached = 0, None
 
     def epoch(self, epoch: int, start: int) -> Iterator[tuple[Callable[[], None], Int[Tensor, " batch"]]]:
-        """Yield the steps as replays; the indices go to the device once an epoch, what a step needs is then a view."""
+        """Yield the steps as replays; the indices go to the device once per epoch, what a step needs is then a view."""
         pieces = self.source.pieces(epoch)
         wholes = [whole for _, whole in pieces]
         indices = torch.cat(wholes).to(self.source.device).split([len(whole) for whole in wholes])

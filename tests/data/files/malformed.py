@@ -244,7 +244,7 @@ CSV = [
         "expected a number as the time, got 'noon'", line=3),
     row("long time missing", "data.csv", text("series,time,target,x", "s,,a,1"), "as the time, got ''", line=2),
     row("long times mixed", "data.csv", text("series,time,target,x", "s,2024-01-01,a,1", "s,5,a,1"),
-        "expected an ISO date as the time, got '5'", line=3),
+        "expected an ISO date as the time, got '5'; write dates as 2024-01-31", line=3),
     row("long times overflow", "data.csv", text("series,time,target,x", "s,-1e308,a,1", "s,1e308,a,1"),
         "expected times within the range"),
     row("long target varies", "data.csv", text("series,target,x", "s,a,1", "s,b,2"), "say task='sequence'", line=3),

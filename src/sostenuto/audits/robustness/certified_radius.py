@@ -88,7 +88,7 @@ def certified_radius(
     """Prove for each sequence how far it may be moved, in the Frobenius norm, without the answer turning.
 
     A layer h ← F h + Q σ(W h + V u_t + b), slopes of σ at most s, has a discrete certificate: a norm |δ|_P = |Rδ|₂,
-    P = RᵀR, in which two states that read the same input approach by ρ < 1 a step. Two inputs u, ũ, from the same
+    P = RᵀR, in which two states that read the same input approach by ρ < 1 per step. Two inputs u, ũ, from the same
     start, part by
 
         |δ_{t+1}|_P ≤ ρ|δ_t|_P + g|Δu_t|₂,   g = s‖RQ‖₂‖V‖₂,

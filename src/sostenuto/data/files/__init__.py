@@ -3,7 +3,7 @@
 The format follows from the suffix (any case); ``.gz`` may come after each of them. Nothing is guessed.
 
 ``.ts``
-    UEA, UCR and TSER. A header of ``@`` lines, then ``@data``, then one case a line: channels separated by ``:``,
+    UEA, UCR and TSER. A header of ``@`` lines, then ``@data``, then one case per line: channels separated by ``:``,
     values by ``,``, the label last. ``?`` or ``NaN`` is a missing value, ``#`` opens a comment line. ``@classLabel
     true a b c`` makes a classification file, ``@targetLabel true`` a regression file. Time stamps are refused.
 

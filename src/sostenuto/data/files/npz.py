@@ -217,7 +217,7 @@ def _targets(
             place.path,
             f"expected one target per sequence in {name}",
             f"got the shape {array.shape}",
-            "say task='sequence' for a target at every step, task='regression' for several numbers a sequence",
+            "say task='sequence' for a target at every step, task='regression' for several numbers per sequence",
         )
     return _finite(place, array, name), "regression"
 

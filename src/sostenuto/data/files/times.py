@@ -29,7 +29,8 @@ def parse_times(cells: list[str], place: Place) -> Float[np.ndarray, " row"]:
         time = parse(cell.strip())
         if time is None or not math.isfinite(time):
             wanted = kind if row else "a number or an ISO date"
-            raise place.error(row, f"expected {wanted} as the time", f"got {quoted(cell)}")
+            hint = "write dates as 2024-01-31" if "date" in wanted else ""
+            raise place.error(row, f"expected {wanted} as the time", f"got {quoted(cell)}", hint)
         times.append(time)
     return np.array(times)
 

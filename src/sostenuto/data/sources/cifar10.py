@@ -45,7 +45,7 @@ def load(name: str, places: Places) -> Dataset:
         labels = np.array(CLASSES)[arrays[f"y_{which}"]]
         return pixel_set(steps, labels, highest=255, channel_names=("red", "green", "blue") if pixels else ())
 
-    told = "one pixel a step" if pixels else "one row per step, then fresh noise for each image up to 1000 steps"
+    told = "one pixel per step" if pixels else "one row per step, then fresh noise for each image up to 1000 steps"
     return Dataset(
         name=name,
         train=part("train"),

@@ -42,7 +42,7 @@ def load(name: str, places: Places) -> Dataset:  # noqa: ARG001 - embedded, no f
         name=name,
         train=whole.take(train),
         test=whole.take(test),
-        description="8×8 handwritten digits, one pixel a step" + _VARIANTS[name],
+        description="8×8 handwritten digits, one pixel per step" + _VARIANTS[name],
         origin=_ORIGIN,
         extras={} if order is None else {"order": order},
     )

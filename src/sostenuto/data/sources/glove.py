@@ -11,7 +11,7 @@ from sostenuto.data.sources.arrays import load_arrays
 
 SIZE = 100
 FORMS = (("glove100_imdb/glove100_imdb.npz",), ("glove/glove.6B.100d.txt",))
-"""An ``.npz`` with ``words`` (one string, a word a line) and ``vectors``, or Stanford's own text file."""
+"""An ``.npz`` with ``words`` (one string, one word per line) and ``vectors``, or Stanford's own text file."""
 
 
 def find_vectors(places: Places, words: tuple[str, ...]) -> Float32[np.ndarray, "word 100"] | None:

@@ -53,7 +53,7 @@ def load(name: str, places: Places) -> Dataset:
         name=name,
         train=part("train"),
         test=part("test"),
-        description=f"28×28 handwritten digits, one pixel a step{told}",
+        description=f"28×28 handwritten digits, one pixel per step{told}",
         origin=_ORIGIN,
         extras={} if order is None else {"order": order},
     )

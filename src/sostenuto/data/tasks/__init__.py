@@ -1,4 +1,4 @@
-"""Synthetic tasks, generated from a seed: one task a file, with its equation and its paper."""
+"""Synthetic tasks, generated from a seed: one task per file, with its equation and its paper."""
 
 import inspect
 from collections.abc import Callable

@@ -233,7 +233,7 @@ MEAN = -1
 class View:
     """A transform's view of all series: scaled values, features by kind, and the inverse to the data's unit.
 
-    Lists have one item a series. ``back`` undoes scale and transform of forecasts (origin, ahead, channel).
+    Lists have one item per series. ``back`` undoes scale and transform of forecasts (origin, ahead, channel).
     """
 
     name: str
@@ -349,5 +349,5 @@ def view_base(values: np.ndarray, horizon: int, base: int) -> Float[np.ndarray, 
 
 
 def _gather(arrays: list[np.ndarray], origins: Origins) -> np.ndarray:
-    """Pick the rows of the origins out of one array a series."""
+    """Pick the rows of the origins out of one array per series."""
     return np.concatenate([array[origins.step[origins.series == index]] for index, array in enumerate(arrays)])

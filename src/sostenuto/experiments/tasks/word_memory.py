@@ -82,7 +82,7 @@ def places(steps: int, width: int) -> Float[Tensor, "time feature"]:
 
 
 def text_encoder(encoding: Encoding, recipe: Recipe, dataset: Dataset) -> TokenClassifier:
-    """Build the encoder of a recipe: word vectors, attention, the mean over the words, one score a class."""
+    """Build the encoder of a recipe: word vectors, attention, the mean over the words, one score per class."""
     model = recipe.run.model
     require(model.layer == ATTENTION, f"expected the layer {ATTENTION!r}", f"got {model.layer!r}")
     require(model.readout != "last", "expected a read-out of all words, mean or max", f"got {model.readout!r}")

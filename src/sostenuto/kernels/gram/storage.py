@@ -289,7 +289,7 @@ class NpyStore(Store):
 
 
 class ZarrStore(Store):
-    """A zarr array in a folder, one chunk a tile, without compression: such numbers hardly shrink."""
+    """A zarr array in a folder, one chunk per tile, without compression: such numbers hardly shrink."""
 
     @property
     def working_path(self) -> Path:

@@ -109,7 +109,7 @@ def _tiles(rows: int, width: int) -> tuple[int, dict[str, Any]]:
 @no_type_check
 @triton.jit
 def _places(tile, rows, H: tl.constexpr, ROWS: tl.constexpr, WIDE: tl.constexpr):
-    """Give a tile's rows, its places in an array of H numbers a row, and which of them exist."""
+    """Give a tile's rows, its places in an array of H numbers per row, and which of them exist."""
     o_r, o_h = tile * ROWS + tl.arange(0, ROWS), tl.arange(0, WIDE)
     m_x = (o_r < rows)[:, None] & (o_h < H)[None, :]
     return o_r, o_r.to(tl.int64)[:, None] * H + o_h[None, :], m_x

@@ -1,1 +1,1 @@
-"""What the page of a fit says, one section a file: `FitResult` in, `Section` out."""
+"""What the page of a fit says, one section per file: `FitResult` in, `Section` out."""

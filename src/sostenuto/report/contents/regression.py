@@ -30,7 +30,7 @@ def shown_pairs(scores: RegressionScores) -> tuple[np.ndarray, np.ndarray]:
 
 @house_style()
 def predicted_against_actual(scores: RegressionScores) -> Figure | None:
-    """Draw one dot a sequence; on the line, prediction and truth agree. None where there is no pair to show."""
+    """Draw one dot per sequence; on the line, prediction and truth agree. None where there is no pair to show."""
     actual, predicted = shown_pairs(scores)
     if actual.size == 0:
         return None

@@ -36,6 +36,6 @@ def run(settings: Settings, bench: Workbench) -> None:
 
 
 def effective_steps(model: Any) -> list[list[float]]:
-    """Return Δt·σ̂(c) of every unit, one list a layer."""
+    """Return Δt·σ̂(c) of every unit, one list per layer."""
     layer = model.layer
     return [layer.effective_step(number).tolist() for number in range(layer.num_layers)]
