@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
@@ -11,8 +13,31 @@ from tests.nn.plain import count
 F64 = torch.float64
 
 
+def clocked(stack, size=0.3):
+    """Set the clocks of the first block, which start at rest."""
+    with torch.no_grad():
+        for name, parameter in stack.named_parameters():
+            if "_clock" in name:
+                parameter.normal_(std=size)
+    return stack
+
+
 class TestStack(LayerLaws):
+    """The first block with a clock, those above without."""
+
     cls = Stack
+    options = {"clock": True}
+
+    def make(self, **options):
+        return clocked(super().make(**options))
+
+    def test_stack_is_layer_on_layer(self, x):
+        stack, first = self.make(num_layers=2), self.make()
+        second = Stack(first.hidden_size, first.hidden_size, dtype=F64)
+        weights = stack.state_dict()
+        first.load_state_dict({k: v for k, v in weights.items() if "_l0" in k})
+        second.load_state_dict({k.replace("_l1", "_l0"): v for k, v in weights.items() if "_l1" in k})
+        torch.testing.assert_close(stack(x)[0], second(first(x)[0])[0])
 
     def test_all_weights_are_torchs_lists(self):
         """Those of a recurrence lie one level deeper."""
@@ -46,17 +71,19 @@ def test_symbols_differ_more_than_they_share():
 @pytest.mark.parametrize("steps", [20, 50])
 def test_is_the_equations_of_its_docstring(steps):
     """Part by part, and in one op."""
-    stack = Stack(3, 6, dtype=F64)
+    stack = clocked(Stack(3, 6, clock=True, dtype=F64))
     x = torch.randn(steps, 2, 3, dtype=F64)
     u = x @ stack.weight_ih_l0.T + stack.bias_ih_l0
     v = (u - u.mean(-1, keepdim=True)) / (u.var(-1, keepdim=True, correction=0) + 1e-5).sqrt()
-    r, state = stack.recurrence(v)
+    clock = 8 * (v @ stack.vector_clock_l0 / 6**0.5 + stack.bias_clock_l0)
+    passing = 0.02 + torch.log1p(clock.exp() * (math.exp(0.98) - 1))
+    r, state = stack.recurrence(v, timespans=passing)
     w = torch.nn.functional.gelu(stack.vector_scale_l0 * r + stack.vector_direct_l0 * v, approximate="tanh")
     value, gate = (w @ stack.weight_gate_l0.T + stack.bias_gate_l0).chunk(2, dim=-1)
     output, (y, _) = stack(x)
     torch.testing.assert_close(output, u + value * torch.sigmoid(gate))
     torch.testing.assert_close(y, state[0])
-    assert count(Stack(6, 6)) == 3 * 36 + 11 * 6
+    assert count(Stack(6, 6)) == count(Stack(6, 6, clock=True)) - 7 == 3 * 36 + 11 * 6
 
 
 def test_takes_a_class_and_the_options_of_its_own():
@@ -77,9 +104,38 @@ def test_paper_keeps_the_recurrences_own_start():
 
 
 def test_timespans_reach_the_recurrence():
-    stack, x = Stack(2, 5, dtype=F64), torch.randn(9, 3, 2, dtype=F64)
+    stack, x = clocked(Stack(2, 5, clock=True, dtype=F64)), torch.randn(9, 3, 2, dtype=F64)
     output, _ = stack(x.repeat_interleave(2, 0), timespans=0.5)
     torch.testing.assert_close(output[1::2], stack(x)[0])
+
+
+def test_a_clock_starts_at_the_pace_of_the_steps():
+    """So a stack begins as one without."""
+    torch.manual_seed(0)
+    stack, x = Stack(2, 8, clock=True), torch.randn(30, 4, 2)
+    plain = Stack(2, 8)
+    plain.load_state_dict({name: value for name, value in stack.state_dict().items() if "_clock" not in name})
+    torch.testing.assert_close(stack(x)[0], plain(x)[0])
+    for options in ({"half_life": 20}, {"layer": "sru"}, {"layer_options": {"half_life": 9.0}}):
+        with pytest.raises(InputError, match="expected damped oscillators without a half_life for clock=True, got"):
+            Stack(2, 8, clock=True, **options)
+
+
+def test_one_block_learns_to_hold_what_is_marked():
+    """Linear oscillators alone leave three quarters of the variance after as many steps."""
+    torch.manual_seed(0)
+    layer, readout = Stack(2, 16, clock=True), torch.nn.Linear(16, 1)
+    optimizer = torch.optim.AdamW([*layer.parameters(), *readout.parameters()], lr=0.01)
+    for _ in range(250):
+        value, marked = torch.randn(40, 32), torch.rand(40, 32) < 0.1
+        marked[0] = True
+        newest = torch.where(marked, torch.arange(40)[:, None], 0).cummax(0).values
+        output, _ = layer(torch.stack([value, marked.float()], -1))
+        loss = (readout(output)[..., 0] - value.gather(0, newest)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert loss < 0.1
 
 
 def test_certificate_is_the_recurrences():
@@ -101,9 +157,10 @@ def test_torchs_own_units_are_refused():
         Stack(2, 4, layer=Stack)
 
 
-@pytest.mark.parametrize("layer", ["sru", "unicornn", "lipschitz"])
+@pytest.mark.parametrize("layer", ["damped", "sru", "unicornn", "lipschitz"])
 def test_streams_and_reads_packed_sequences(layer):
-    stack, x = Stack(3, 5, num_layers=2, layer=layer, bias=False, dtype=F64), torch.randn(6, 2, 3, dtype=F64)
+    stack = clocked(Stack(3, 5, 2, layer=layer, clock=layer == "damped", bias=False, dtype=F64))
+    x = torch.randn(6, 2, 3, dtype=F64)
     output, _ = stack(x)
     state, steps = None, []
     for x_t in x:
@@ -117,9 +174,9 @@ def test_streams_and_reads_packed_sequences(layer):
 def test_programs_that_draw_torchs_weights_anew_run():
     """As programs for nn.LSTM do by name; a stack keeps its poles and scales."""
     torch.manual_seed(0)
-    stack = Stack(3, 8, num_layers=2, bidirectional=True, proj_size=0)
+    stack = Stack(3, 8, num_layers=2, bidirectional=True, proj_size=0, clock=True)
     poles = {name: value.clone() for name, value in stack.named_parameters() if "vector_" in name}
-    assert len(poles) == 4 * 5
+    assert len(poles) == 4 * 5 + 2
     for name, value in stack.named_parameters():
         if "weight_hh" in name:
             torch.nn.init.orthogonal_(value)

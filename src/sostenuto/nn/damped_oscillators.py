@@ -139,14 +139,21 @@ class DampedOscillators(FusedLayer):
             free = self.weight("weight_hh", layer, reverse)
             promised = self.half_life and promised_decay(self.half_life, free.dtype, self.time_span)
             return learned_coefficients(free, 1 / promised if promised else 0.0)
+        decay, frequency, scale = self.derived("units", layer, reverse, lambda: self._units(layer, reverse))
+        return held_coefficients(decay, frequency, spans, scale)
+
+    def _units(self, layer: int, reverse: bool) -> tuple[Tensor, Tensor, Tensor]:
         decay = self.decay(layer, reverse=reverse)
-        return held_coefficients(decay, self.frequency(layer, reverse=reverse), spans, _drive_scale(decay))
+        return decay, self.frequency(layer, reverse=reverse), _drive_scale(decay)
 
     def run(self, layer: int, reverse: bool, below: Below, state: Parts, timespans: Spans, lengths: Lengths) -> Ran:
         """Project the input, solve over all time in one scan; time spans have coefficients of their own."""
         self.record("scan")
         spans = timespans if lengths is None else None  # lengths alone end each sequence inside the scan
-        coefficients = self.derived("held", layer, reverse, lambda: self.held(layer, reverse, spans))
+        if spans is None:
+            coefficients = self.derived("held", layer, reverse, lambda: self.held(layer, reverse, None))
+        else:
+            coefficients = self.held(layer, reverse, spans)
         outputs, last = damped_scan(
             self.drive(layer, reverse, below),
             torch.cat(state, dim=-1),
@@ -183,16 +190,25 @@ class DampedOscillators(FusedLayer):
         return self.memory_within(spans, [drive] * self.num_layers)
 
     def memory_within(
-        self, spans: tuple[float, float], drives: Sequence[float | Float[np.ndarray, " hidden"] | None]
+        self,
+        spans: tuple[float, float],
+        drives: Sequence[float | Float[np.ndarray, " hidden"] | None],
+        passing: Sequence[tuple[float, float]] | None = None,
     ) -> MemoryCertificate:
         """Give every unit's own factor |λ| = e^{−γδ}, exactly but for the rounding of its coefficients.
 
-        ``drives`` bound V u + b of each layer, of each unit or of all; without them states have no bound.
+        ``drives`` bound V u + b of each layer, of each unit or of all; without them states have no bound. Where a layer
+        has a clock, ``passing`` are the least time and the most that pass for it per unit of time.
         """
         found = []
         for layer, drive in enumerate(drives):
             units = [self._damped_unit(*cell) for cell in self.cells() if cell[0] == layer]
-            found.append(damped_decay(units, spans, drive))
+            least, most = passing[layer] if passing else (1.0, 1.0)
+            level, lives = damped_decay(units, (spans[0] * least, spans[1] * most), drive)
+            fast, slow = level.clock
+            assert fast is not None
+            assert slow is not None
+            found.append((replace(level, clock=(fast * most, slow * least)), lives))
         levels, checked = [level for level, _ in found], "|λ|ⁿ of each unit, λ = e^{κδ}"
         return remembering(levels, found[0][1], norm="Euclidean", checked=checked, spans=spans)
 

@@ -1,8 +1,10 @@
 """Residual blocks around any recurrence: what replaces `torch.nn.LSTM` in an ordinary loop and learns there."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -21,6 +23,13 @@ RECURRENCES = tuple(name for name in LAYERS if name not in ("stack", "lstm", "gr
 
 _NOISE_STEPS, _NOISE_ROWS = 256, 8
 _LARGEST = 1e4
+_LEAST_TIME = 0.02
+"""The least time that a step of the first block can take, in its own span."""
+_CLOCK_START = math.log(math.expm1(1 - _LEAST_TIME))
+"""What is added inside a clock, so that it starts at the pace of the steps."""
+_CLOCK_STEEPNESS = 8.0
+_CLOCK_MARGIN = 1 + 1 / 64
+"""What the rounding of k·v can add to its bound, in bfloat16 too."""
 
 
 class Stack(RecurrentLayer):
@@ -34,9 +43,18 @@ class Stack(RecurrentLayer):
     GELU is taken in its tanh form. The recurrence is the only part that looks into the past; norm, gated linear map and
     residual mix its units and keep gradients alive. p scales the recurrence to unit size, q lets the input through at
     once. Where units have time scales of their own, these start evenly spaced, in their logarithm, over
-    ``time_scales``. A recurrence that grows without bound at the start is refused. Reference: Orvieto et al. 2023,
-    Smith et al. 2023 for blocks around linear recurrences; Ba et al. 2016 (layer norm), Dauphin et al. 2017 (gated
-    linear unit).
+    ``time_scales``. A recurrence that grows without bound at the start is refused.
+
+    With ``clock=True`` what the damped oscillators of the first block read says how much time passes,
+
+        δ_t = 1/50 + log(1 + e^{8(k·v_t/√N + c) + s}) times the step's own span,    s = log(e^{49/50} − 1).
+
+    With k = c = 0 at the start it goes with the steps. A step can be passed over, or end what was remembered: so a
+    stack latches, counts and adds what is marked. The clock reads the input alone, and blocks above have none: what is
+    proved of their memory covers it.
+
+    Reference: Orvieto et al. 2023, Smith et al. 2023 for blocks around linear recurrences; Ba et al. 2016 (layer norm),
+    Dauphin et al. 2017 (gated linear unit); Gu and Dao 2023 for steps that the input chooses.
 
     `certificate` is that of the recurrence in a block, whatever the block reads.
 
@@ -51,6 +69,7 @@ class Stack(RecurrentLayer):
         layer: the recurrence, by name (`RECURRENCES`) or as a class of the library's contract.
         time_scales: the shortest and the longest time scale at the start, in steps.
         half_life: steps that the recurrences provably remember, for those that take it: damped, unicornn, stable.
+        clock: whether the damped oscillators of the first block have a clock; they cannot promise a half-life then.
         init: ``"tuned"``, or ``"paper"`` for the recurrence's own initial values and options, and p = 1.
         layer_options: further options of the recurrence, such as ``{"step_size": 0.1}``.
         proj_size: torch's; nothing but 0 is taken.
@@ -60,9 +79,10 @@ class Stack(RecurrentLayer):
     Parameters of block ℓ: those of the recurrence under ``recurrence.`` (``recurrence_reverse.`` for the second
     direction); ``weight_ih_l{ℓ}`` W and ``bias_ih_l{ℓ}`` b where widths differ; ``vector_norm_l{ℓ}`` and
     ``bias_norm_l{ℓ}``; ``vector_scale_l{ℓ}`` p and ``vector_direct_l{ℓ}`` q; ``weight_gate_l{ℓ}`` M over N and
-    ``bias_gate_l{ℓ}`` m, n. With N units and damped oscillators 3N² + 11N numbers per block, and N(d + 1) more for W
-    and b. Vectors of damped oscillators are called ``vector_…`` here too, as poles are, ``recurrence.vector_hh_l0``:
-    loops written for `torch.nn.LSTM` that draw every ``weight_hh`` or ``weight`` anew leave them alone.
+    ``bias_gate_l{ℓ}`` m, n; ``vector_clock_l0`` k and ``bias_clock_l0`` c. With N units and damped oscillators
+    3N² + 11N numbers per block, N + 1 more for a clock, and N(d + 1) more for W and b. Vectors of damped oscillators
+    are called ``vector_…`` here too, as poles are, ``recurrence.vector_hh_l0``: loops written for `torch.nn.LSTM` that
+    draw every ``weight_hh`` or ``weight`` anew leave them alone.
 
     >>> layer = Stack(2, 8, num_layers=2, batch_first=True)
     >>> output, (y, z) = layer(torch.zeros(3, 50, 2))
@@ -87,6 +107,7 @@ class Stack(RecurrentLayer):
         layer: str | type[RecurrentLayer] = "damped",
         time_scales: tuple[float, float] = (1.0, 1000.0),
         half_life: float | None = None,
+        clock: bool = False,
         init: str = "tuned",
         layer_options: dict[str, Any] | None = None,
         proj_size: int = 0,  # noqa: ARG002
@@ -103,6 +124,11 @@ class Stack(RecurrentLayer):
             require(promising is not None, expected, f"got {self.layer.__name__}", "damped, unicornn and stable can")
             options = {**options, **(promising or {}), "half_life": half_life}
         self._options = {**options, **(layer_options or {})}
+        self.clock = bool(clock)
+        if self.clock:
+            fits = issubclass(self.layer, DampedOscillators) and self._options.get("half_life") is None
+            got = f"got {self.layer.__name__}" + (" and a half_life" if self._options.get("half_life") else "")
+            require(fits, "expected damped oscillators without a half_life for clock=True", got, "leave clock out")
         self.state_names, self.continuous = self.layer.state_names, self.layer.continuous  # pyright: ignore[reportAttributeAccessIssue]
         super().__init__(
             input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device=device, dtype=dtype
@@ -126,6 +152,10 @@ class Stack(RecurrentLayer):
         self.new_parameter("weight_gate", layer, reverse, 2 * size, size)
         if self.bias:
             self.new_parameter("bias_gate", layer, reverse, 2 * size)
+        if self.clock and layer == 0:
+            self.new_parameter("vector_clock", layer, reverse, size)
+            if self.bias:
+                self.new_parameter("bias_clock", layer, reverse, 1)
 
     def inner(self, reverse: bool = False) -> RecurrentLayer:
         """Give the recurrences of all blocks of one direction, as one layer of their own class."""
@@ -133,7 +163,7 @@ class Stack(RecurrentLayer):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw all maps with variance 1/d, norms as the identity, q = 1, p from the response to noise of unit size."""
+        """Draw maps with variance 1/d, norms as the identity, q = 1, k = 0, p from the response to unit noise."""
         for reverse in range(self.num_directions):
             self.inner(bool(reverse)).reset_parameters()
         for layer, reverse in self.cells():
@@ -149,6 +179,10 @@ class Stack(RecurrentLayer):
                 self.weight("weight_ih", layer, reverse).uniform_(-bound, bound)
                 if self.bias:  # no larger than what one channel brings, or a constant hides inputs that are one-hot
                     self.weight("bias_ih", layer, reverse).uniform_(-bound / math.sqrt(3), bound / math.sqrt(3))
+            if self._has_clock(layer):
+                nn.init.zeros_(self.weight("vector_clock", layer, reverse))
+                if self.bias:
+                    nn.init.zeros_(self.weight("bias_clock", layer, reverse))
             if self.init == "tuned":
                 _space_time_scales(self.inner(reverse), layer, self.time_scales)
             self._scale_to_unit_size(layer, reverse)
@@ -158,7 +192,14 @@ class Stack(RecurrentLayer):
         stream, inner = self._widened(layer, reverse, below[-1]), self.inner(reverse)
         norm, norm_bias, scale, direct, gate, gate_bias = self._maps(layer, reverse)
         plain = runs_eagerly(stream) and stream.shape[0] * stream.shape[1] >= LEAST_ROWS
-        if isinstance(inner, DampedOscillators) and type(inner).run is DampedOscillators.run and plain:
+        fused = plain and type(inner).run is DampedOscillators.run
+        normed = stream
+        if not fused or self._has_clock(layer):
+            normed = F.layer_norm(stream, (self.hidden_size,), norm, norm_bias)
+        if self._has_clock(layer):
+            passing = self._passing_time(layer, reverse, normed).to(state[0].dtype)
+            timespans, lengths = passing if timespans is None else passing * timespans, None
+        if fused and isinstance(inner, DampedOscillators):
             inner.record("scan")
             spans = timespans if lengths is None else None
             power, gain = inner.held(layer, False, None) if spans is None else inner.rates(layer, False)
@@ -169,22 +210,23 @@ class Stack(RecurrentLayer):
             )
             real, imaginary = last.chunk(2, dim=-1)
             return output, (real, imaginary)
-        normed = F.layer_norm(stream, (self.hidden_size,), norm, norm_bias)
         past, end = inner.run(layer, False, [normed], state, timespans, lengths)
         return mixed(stream, past, normed, scale, direct, gate, gate_bias), end
 
     def vector_field(
         self, h: Float[Tensor, "*batch state"], x: Float[Tensor, "*batch channel"], *, layer: int = 0
     ) -> Float[Tensor, "*batch state"]:
-        """Give dh/dt of a block's recurrence, where ``x`` is what the block reads."""
+        """Give dh/dt of a block's recurrence, where ``x`` is what the block reads; a clock multiplies it."""
         norm = self.weight("vector_norm", layer, False), self.weight("bias_norm", layer, False)
         read = F.layer_norm(self._widened(layer, False, x), (self.hidden_size,), *norm)
-        return self.inner().vector_field(h, read, layer=layer)
+        field = self.inner().vector_field(h, read, layer=layer)
+        return field * self._passing_time(layer, False, read)[..., None] if self._has_clock(layer) else field
 
     def extra_repr(self) -> str:
         """Show the recurrence and its time scales too."""
         init = "" if self.init == "tuned" else f", init={self.init}"
-        return f"{super().extra_repr()}, layer={self.layer.__name__}, time_scales={self.time_scales}{init}"
+        clock = ", clock" if self.clock else ""
+        return f"{super().extra_repr()}, layer={self.layer.__name__}, time_scales={self.time_scales}{clock}{init}"
 
     def _widened(self, layer: int, reverse: bool, x: Float[Tensor, "*batch _"]) -> Float[Tensor, "*batch H"]:
         """Bring the input of a block to its width."""
@@ -192,6 +234,30 @@ class Stack(RecurrentLayer):
             return x
         bias = self.weight("bias_ih", layer, reverse) if self.bias else None
         return F.linear(x, self.weight("weight_ih", layer, reverse), bias)
+
+    def _has_clock(self, layer: int) -> bool:
+        return self.clock and layer == 0
+
+    def _clock_map(self, layer: int, reverse: bool) -> tuple[Float[Tensor, "1 H"], Float[Tensor, " 1"]]:
+        """Give 8k/√N as a row, and 8c + s."""
+        rate = _CLOCK_STEEPNESS / math.sqrt(self.hidden_size) * self.weight("vector_clock", layer, reverse)
+        offset = _CLOCK_STEEPNESS * self.weight("bias_clock", layer, reverse) if self.bias else rate.new_zeros(1)
+        return rate[None], offset + _CLOCK_START
+
+    def _passing_time(self, layer: int, reverse: bool, normed: Float[Tensor, "*batch H"]) -> Float[Tensor, "*batch"]:
+        """Give how much time passes at each step that reads v, in its own span."""
+        rate, offset = self.derived("clock", layer, reverse, lambda: self._clock_map(layer, reverse))
+        return _LEAST_TIME + F.softplus(F.linear(normed, rate).squeeze(-1).to(offset.dtype) + offset)
+
+    def _passing_range(self, layer: int, reverse: bool) -> tuple[float, float]:
+        """Bound how much time passes at a step from below and above, whatever the block reads."""
+        if not self._has_clock(layer):
+            return 1.0, 1.0
+        rate, offset = self._clock_map(layer, reverse)
+        largest = float(self._maps(layer, reverse).largest_drive(rate, None)[0]) * _CLOCK_MARGIN
+        off, middle = 16 * torch.finfo(rate.dtype).eps, float(offset.detach())
+        least, most = (_LEAST_TIME + float(np.logaddexp(0, middle + end)) for end in (-largest, largest))
+        return least * (1 - off), most * (1 + off)
 
     def _scale_to_unit_size(self, layer: int, reverse: bool) -> None:
         """Set p so that noise of unit size comes out at unit size; refuse a recurrence that grows without bound."""
@@ -212,16 +278,22 @@ class Stack(RecurrentLayer):
 
     def _certify(self, kind: str, layer: int, reverse: bool, spans: tuple[float, float]) -> Certificate:
         """Answer for the recurrence inside a block: what surrounds it keeps no state."""
-        return self.inner(reverse)._certify(kind, layer, False, spans)
+        found = self.inner(reverse)._certify(kind, layer, False, spans)
+        if not self._has_clock(layer) or found.rate is None:
+            return found
+        return replace(found, rate=found.rate * self._passing_range(layer, reverse)[0])
 
     def _certify_memory(self, spans: tuple[float, float], drive: float | None) -> MemoryCertificate:
         """Answer by the recurrences inside the blocks, and by what a block passes on."""
         blocks, found = [self._maps(layer, False) for layer in range(self.num_layers)], []
         for direction in range(self.num_directions):
             inner = self.inner(bool(direction))
-            if isinstance(inner, DampedOscillators) and drive is None and self.num_directions == 1:
-                drives = [maps.largest_drive(*inner.input_map(layer, False)) for layer, maps in enumerate(blocks)]
-                found.append(inner.memory_within(spans, drives))
+            if isinstance(inner, DampedOscillators):
+                drives: list[Any] = [drive] * self.num_layers
+                if drive is None and self.num_directions == 1:
+                    drives = [maps.largest_drive(*inner.input_map(layer, False)) for layer, maps in enumerate(blocks)]
+                passing = [self._passing_range(layer, bool(direction)) for layer in range(self.num_layers)]
+                found.append(inner.memory_within(spans, drives, passing))
             else:
                 found.append(inner._certify_memory(spans, drive))
         return block_memory(found, blocks, spans)

@@ -13,6 +13,7 @@ from sostenuto.theory import answer_window
 F64 = torch.float64
 KINDS = {
     "damped": {"time_scales": (1.0, 6.0)},
+    "clock": {"time_scales": (1.0, 3.0), "clock": True},
     "lipschitz": {"layer": "lipschitz", "layer_options": {"gamma": (4.0, 0.5), "step_size": 0.1}},
     "cornn": {"layer": "cornn", "layer_options": {"gamma": 2.0, "epsilon": 3.0, "step_size": 0.1}},
 }
@@ -24,7 +25,7 @@ def blocks(kind, seed, layers=2, **options):
     with torch.no_grad():
         for name, parameter in made.named_parameters():
             if "recurrence" not in name:
-                parameter.add_(0.5 * torch.randn_like(parameter))
+                parameter.add_((0.1 if "_clock" in name else 0.5) * torch.randn_like(parameter))
     return made
 
 
@@ -80,8 +81,9 @@ def test_no_past_breaks_a_block_by_gradients(kind):
         assert float(largest.max()) <= answer @ np.linalg.matrix_power(matrix, steps) @ start
 
 
-def test_states_of_all_blocks_forget_together():
-    made = blocks("damped", 1, 3)
+@pytest.mark.parametrize("kind", ["damped", "clock"])
+def test_states_of_all_blocks_forget_together(kind):
+    made = blocks(kind, 1, 3)
     found = made.memory_certificate()
     assert found.forgets_at_most is not None
     steps = 200
@@ -96,8 +98,25 @@ def test_states_of_all_blocks_forget_together():
     assert bool((sizes[1] <= high * sizes[0]).all())
 
 
-def test_irregular_spans_have_a_window_too():
-    made = blocks("damped", 0)
+def test_a_clock_is_within_the_certificates_range():
+    """Inputs that drive the clock to either end, in the direction of k and against it."""
+    made = blocks("clock", 3, 1)
+    low, high = made._passing_range(0, False)
+    g, k = made.vector_norm_l0, made.vector_clock_l0
+    read = (g * k - (g * k).mean()).detach() * torch.tensor([-1e3, -1.0, 1.0, 1e3])[:, None]
+    passing = made._passing_time(0, False, F.layer_norm(read.to(F64), (6,), g, made.bias_norm_l0)).detach()
+    assert low < float(passing.min()) < 1 < float(passing.max()) < high
+    assert high < 1.5 * float(passing.max())
+    found, unit = made.memory_certificate(), made.recurrence.memory_certificate()
+    assert found.remembers_at_least == pytest.approx(unit.remembers_at_least / high, rel=1e-6)
+    assert found.levels[0].slowest == pytest.approx(unit.levels[0].slowest * low, rel=1e-6)
+    rates = [layer.certificate("discrete").rate for layer in (made, made.recurrence)]
+    assert rates[0] == pytest.approx(rates[1] * low)
+
+
+@pytest.mark.parametrize("kind", ["damped", "clock"])
+def test_irregular_spans_have_a_window_too(kind):
+    made = blocks(kind, 0)
     window = made.memory_certificate(spans=(0.5, 2.0)).window(1e-3)
     assert window.seconds == 2 * window.steps
     spans = 0.5 + 1.5 * torch.rand(4, 50 + window.steps, dtype=F64)
