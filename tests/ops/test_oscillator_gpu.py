@@ -9,7 +9,7 @@ import sys
 import pytest
 import torch
 
-from sostenuto.ops.oscillator.checkpoints import EVERY
+from sostenuto.ops.oscillator.autograd import EVERY
 from sostenuto.ops.oscillator.reference import oscillator_scan_reference
 from tests.laws.op_laws import GPU
 

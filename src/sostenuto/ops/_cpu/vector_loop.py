@@ -1,4 +1,4 @@
-"""Loops over rows of numbers for Numba kernels, a vector register at a time, from the formula of one number.
+"""Loops for Numba kernels in LLVM's own instructions: over a row, from the formula of one number, and over steps.
 
 A compiler vectorises a loop over many arrays only where it can prove that they do not overlap, which it gives up for
 more than a few. Here the loop is written in LLVM's own instructions: every array begins at an address, all are read,
@@ -152,3 +152,34 @@ def vector_loop(formula: Callable[..., Sequence[Lanes]]) -> Any:
         return types.void(zero, types.intp, places, targets), generate
 
     return loop
+
+
+@no_type_check
+def step_loop(builder, vector, count, held, step):
+    """Call ``step(index, states)`` for ``count`` steps; it gives the states that go on. Give the last ones.
+
+    ``held`` has the first states, each a list of vectors.
+    """
+    entry = builder.block
+    head, body, done = (builder.append_basic_block(name) for name in ("head", "body", "done"))
+    builder.branch(head)
+    builder.position_at_end(head)
+    index, states = builder.phi(_WORD), [[builder.phi(vector) for _ in values] for values in held]
+    index.add_incoming(whole(0), entry)
+    _join(states, held, entry)
+    builder.cbranch(builder.icmp_signed("<", index, count), body, done)
+    builder.position_at_end(body)
+    following = step(index, states)
+    tail = builder.block  # not the block the step began in, where it holds a loop of its own
+    _join(states, following, tail)
+    index.add_incoming(builder.add(index, whole(1)), tail)
+    builder.branch(head)
+    builder.position_at_end(done)
+    return states
+
+
+@no_type_check
+def _join(states, values, block):
+    for phis, parts in zip(states, values, strict=True):
+        for phi, part in zip(phis, parts, strict=True):
+            phi.add_incoming(part, block)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from sostenuto.ops._gpu.columns import grid, load_rows, on_device, prefetch_l2
 from sostenuto.ops._gpu.tanh import TWO_LOG2E, tanh, tanh_with_slope
-from sostenuto.ops.oscillator.checkpoints import EVERY, WIDE
+from sostenuto.ops.oscillator.autograd import EVERY, WIDE
 
 NARROW = 1 << 12
 """Up to so many columns nothing hides the latency of memory but asking for it early."""

@@ -12,14 +12,14 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from sostenuto.ops._cpu.cache import CACHE
+from sostenuto.ops._cpu.compiled import OPTIONS
 from sostenuto.ops._cpu.panel_product import broadcast, load, side_by_side, whole
 from sostenuto.ops._cpu.parallel_for import parallel_for
-from sostenuto.ops._cpu.step_loop import step_loop
 from sostenuto.ops._cpu.threads import run_kernel
+from sostenuto.ops._cpu.vector_loop import step_loop
 from sostenuto.ops.oscillator_bank.bank import LANES, PARTS, THRESHOLDS, PackedBank
 
-_OPTIONS: Any = {"nogil": True, "cache": CACHE, "error_model": "numpy", "fastmath": False}
+_OPTIONS = OPTIONS | {"fastmath": False}
 _FUSED = ("contract",)
 _NUMBER = ir.FloatType()
 _VECTOR = ir.VectorType(_NUMBER, LANES)

@@ -2,7 +2,7 @@
 
 All batch rows and units are one long row of columns, cut into blocks that fit the cache; a block runs through all of
 time on one thread, a few steps at a time, its state in local arrays. Weights are repeated for every batch row there, so
-the inner loop (`oscillator_walk`) runs over contiguous memory, whatever the shape.
+the inner loop (`walk.py`) runs over contiguous memory, whatever the shape.
 
 What a step writes begins at another place of a page than what it reads (`_PLACES`): half a page after the drive lie the
 outputs, a quarter from both the drive's gradient, and the local arrays between them.
@@ -45,6 +45,40 @@ class Gradients(NamedTuple):
     weight_ih: Float[Tensor, "H F"]
 
 
+class Parameters(NamedTuple):
+    """w and g of each unit, and α."""
+
+    weight: Any
+    step: Any
+    alpha: Any
+
+
+class ForwardRun(NamedTuple):
+    """The first y, z (the first, then the last), and what takes y at every step."""
+
+    y: Any
+    z: Any
+    out: Any
+
+
+class BackwardRun(NamedTuple):
+    """What the adjoint reads: every y, the gradients that arrive, a row per step or one for all, first y and last z."""
+
+    outputs: Any
+    d_outputs: Any
+    has_time_stride: Any
+    y: Any
+    last: Any
+
+
+class Written(NamedTuple):
+    """Gradients of the last state, which become those of the first, and the sums over time of all columns."""
+
+    d_y: Any
+    d_z: Any
+    sums: Any
+
+
 def forward(
     x: Float[Tensor, "T B _"],
     weight: Float[Tensor, " H"],
@@ -65,8 +99,8 @@ def forward(
     H, dtype = y.shape[-1], y.dtype
     outputs = new((T, B, H), dtype, place=x.data_ptr() + PAGE // 2) if out is None else out
     last = z.detach().clone(memory_format=torch.contiguous_format)
-    arrays = (*_parameters(weight, step, timespans, stiffness, dtype), flat(y, dtype), flat(last, dtype))
-    arguments = (*_drive(x, input_map, dtype), *arrays, rows(outputs, dtype))
+    run = ForwardRun(flat(y, dtype), flat(last, dtype), rows(outputs, dtype))
+    arguments = (*_drive(x, input_map, dtype), *_parameters(weight, step, timespans, stiffness, dtype), run)
     run_kernel(_forward, _forward_blocks, arguments, B * H, block_of(B * H, dtype))
     return outputs, last
 
@@ -100,9 +134,11 @@ def backward(
     fan_in = 0 if input_map is None else x.shape[2]
     sums = np.zeros((3 + fan_in, B * H))
     read = (*_drive(x, input_map, dtype), *_parameters(weight, step, timespans, stiffness, dtype))
-    states = (rows(outputs, dtype), *_arriving(d_outputs, B * H, dtype), flat(y, dtype), flat(last, dtype))
-    written = (None if d_x is None else rows(d_x, dtype), flat(d_y, dtype), flat(d_z, dtype), sums)
-    run_kernel(_backward, _backward_blocks, (*read, *states, *written), B * H, block_of(B * H, dtype))
+    arriving = _arriving(d_outputs, B * H, dtype)
+    run = BackwardRun(rows(outputs, dtype), *arriving, flat(y, dtype), flat(last, dtype))
+    written = Written(flat(d_y, dtype), flat(d_z, dtype), sums)
+    arguments = (*read, run, None if d_x is None else rows(d_x, dtype), written)
+    run_kernel(_backward, _backward_blocks, arguments, B * H, block_of(B * H, dtype))
     totals = torch.from_numpy(sums.reshape(3 + fan_in, B, H).sum(1)).to(dtype)
     w_bar, g_bar, b_bar = totals[:3]
     return Gradients(
@@ -203,8 +239,9 @@ def _three_rows(rows):
 
 @no_type_check
 @njit(**OPTIONS)
-def _forward(x, u, matrix, bias, weight, step, spans, alpha, y, z, out, start, stop):
+def _forward(x, u, matrix, bias, spans, parameters, run, start, stop):
     """Run a block through all of time, a few steps at a time; z is written over."""
+    (weight, step, alpha), (y, z, out) = parameters, run
     T, n, K, here = out.shape[0], stop - start, STEPS, out.ctypes.data
     w, g = empty_at(here + _PLACES[0], out, 1, n), empty_at(here + _PLACES[1], out, K, n)
     states, drive = empty_at(here + _PLACES[2], out, 2, n), empty_at(here + _PLACES[3], out, K, n)
@@ -231,17 +268,16 @@ def _forward(x, u, matrix, bias, weight, step, spans, alpha, y, z, out, start, s
 
 @no_type_check
 @njit(**OPTIONS)
-def _forward_blocks(entry, threads, count, block, x, u, matrix, bias, weight, step, spans, alpha, y, z, out):
-    parallel_for(_forward, entry, threads, count, block, (x, u, matrix, bias, weight, step, spans, alpha, y, z, out))
+def _forward_blocks(entry, threads, count, block, x, u, matrix, bias, spans, parameters, run):
+    parallel_for(_forward, entry, threads, count, block, (x, u, matrix, bias, spans, parameters, run))
 
 
 @no_type_check
 @njit(**OPTIONS)
-def _backward(
-    x, u, matrix, bias, weight, step, spans, alpha, outputs, d_outputs, has_time_stride, y, last,
-    d_x, d_y, d_z, d_sums, start, stop,
-):  # fmt: skip
+def _backward(x, u, matrix, bias, spans, parameters, run, d_x, written, start, stop):
     """Run a block back through all of time, a few steps at a time, the first step by itself."""
+    (weight, step, alpha), (outputs, d_outputs, has_time_stride, y, last) = parameters, run
+    d_y, d_z, d_sums = written
     n, K, here = stop - start, STEPS, outputs.ctypes.data
     w, g = empty_at(here + _PLACES[0], outputs, 1, n), empty_at(here + _PLACES[1], outputs, K, n)
     states, sums = empty_at(here + _PLACES[2], outputs, 3, n), empty_at(here + _PLACES[3], outputs, d_sums.shape[0], n)
@@ -288,18 +324,16 @@ def _backward(
 
 @no_type_check
 @njit(**OPTIONS)
-def _backward_blocks(
-    entry, threads, count, block, x, u, matrix, bias, weight, step, spans, alpha, outputs, d_outputs,
-    has_time_stride, y, last, d_x, d_y, d_z, d_sums,
-):  # fmt: skip
-    parallel_for(_backward, entry, threads, count, block, (x, u, matrix, bias, weight, step, spans, alpha, outputs,
-         d_outputs, has_time_stride, y, last, d_x, d_y, d_z, d_sums))  # fmt: skip
+def _backward_blocks(entry, threads, count, block, x, u, matrix, bias, spans, parameters, run, d_x, written):
+    arguments = (x, u, matrix, bias, spans, parameters, run, d_x, written)
+    parallel_for(_backward, entry, threads, count, block, arguments)
 
 
 @no_type_check
 @njit(**OPTIONS)
-def _inverse(x, weight, step, spans, alpha, ys, zs, states, start, stop):
+def _inverse(x, spans, parameters, ys, zs, states, start, stop):
     """Run a block back through all of time, a few steps at a time."""
+    weight, step, alpha = parameters
     n, K, size, T = stop - start, STEPS, ys.itemsize, len(ys)
     here, at = ys.ctypes.data, start * size
     w, b, g = (empty_at(here + _PLACES[0], ys, 1, n), empty_at(here + _PLACES[1], ys, 1, n),
@@ -334,10 +368,11 @@ def _drive(x: Tensor, input_map: InputMap | None, dtype: torch.dtype) -> tuple[A
 
 def _parameters(
     weight: Tensor, step: Tensor, timespans: Tensor | None, stiffness: float, dtype: torch.dtype
-) -> tuple[Any, Any, Any, Any]:
-    """Give w, g, the time spans, if there are any, and α."""
-    w, g = array(weight, dtype), array(step, dtype)
-    return w, g, None if timespans is None else array(timespans, dtype), w.dtype.type(stiffness)
+) -> tuple[Any, Parameters]:
+    """Give the time spans, if there are any, and what else a step needs."""
+    w = array(weight, dtype)
+    spans = None if timespans is None else array(timespans, dtype)
+    return spans, Parameters(w, array(step, dtype), w.dtype.type(stiffness))
 
 
 def _apart(outputs: Tensor, d_outputs: Tensor | None) -> int:

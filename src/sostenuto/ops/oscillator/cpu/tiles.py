@@ -124,6 +124,41 @@ class Gradients(NamedTuple):
     begins: Any
 
 
+class LayerRows(NamedTuple):
+    """What the adjoint of a layer reads: outputs, tanh (both by steps), and the tile's y before the first of all."""
+
+    out: Any
+    activated: Any
+    before: Any
+
+
+class Arriving(NamedTuple):
+    """Where the gradient of a chunk's first outputs lies, bytes to the next step's, and what each is multiplied by."""
+
+    at: Any
+    stride: Any
+    factor: Any
+
+
+class Steps(NamedTuple):
+    """w of a tile's columns, and g and the time span of each step, or of all."""
+
+    weight: Any
+    g: Any
+    span: Any
+
+
+class Carried(NamedTuple):
+    """z and the gradients of y and z, and the sums of the gradients of w, g and b, of a tile's columns."""
+
+    z: Any
+    y_bar: Any
+    z_bar: Any
+    w_sum: Any
+    g_sum: Any
+    b_sum: Any
+
+
 @no_type_check
 @njit(**OPTIONS)
 def forward_tile(layers, u, run, low, high):
@@ -153,8 +188,8 @@ def forward_tile(layers, u, run, low, high):
         gather_spans(layers.spans, start, low, H, span)
         for layer in range(L):
             out = top if layer == L - 1 else kept[layer] if layer < len(kept) else top[:0]
-            rise = activated[layer] if layer < len(activated) else top[:0]
-            activated_at, activated_stride = _row(rise, start, first, forgotten)
+            values = activated[layer] if layer < len(activated) else top[:0]
+            activated_at, activated_stride = _row(values, start, first, forgotten)
             out_at, out_stride = _row(out, start, first, unkept)
             prefetches = worth_prefetching(ahead, T * n * size, H if layer > 0 else channels)
             _prefetch_inputs(prefetches, u, start + K, min(K, T - start - K), low, R, layer)
@@ -276,9 +311,11 @@ def backward_tile(layers, u, run, gradients, low, high):
             elif layers.masks.shape[0] > 0:
                 factor = layers.masks[layer, first:last]
             scale_steps(g[layer], span, g_now)
-            _adjoint(layers.alpha, out, activated[layer], start, first, k, before, arriving, stride, factor, w[layer],
-                     g_now, span, z_now[layer], y_cotangents[layer], z_cotangents[layer], w_sums[layer], g_sums[layer],
-                     b_sums[layer], x_bar, spread)  # fmt: skip
+            carried = Carried(z_now[layer], y_cotangents[layer], z_cotangents[layer], w_sums[layer], g_sums[layer],
+                              b_sums[layer])  # fmt: skip
+            read, steps = LayerRows(out, activated[layer], before), Steps(w[layer], g_now, span)
+            gradient = Arriving(arriving, stride, factor)
+            _adjoint(layers.alpha, read, (start, first, k), gradient, steps, carried, x_bar, spread)
             prefetches = worth_prefetching(ahead, T * n * size, k * R)
             _prefetch_inputs(prefetches, u, start - K, min(K, start), low, R, layer)
             _prefetch_rows(prefetches, 1, out, start - K, first, min(K, start), n)
@@ -311,32 +348,33 @@ def backward_tiles(entry, threads, count, tile, layers, u, run, gradients):
 
 @no_type_check
 @procedure
-def _adjoint(alpha, out, rise, start, first, k, before, arriving, stride, factor, weight, step, span, z, y_bar, z_bar,
-             w_sum, g_sum, b_sum, x_bar, spread):  # fmt: skip
-    """Step a tile back through a chunk; ``arriving`` is where the first step's gradient lies.
+def _adjoint(alpha, read, chunk, arriving, steps, carried, x_bar, spread):
+    """Step a tile back through a chunk: its first step, where its columns begin, and how many steps it has.
 
     x̄ goes into rows of ``spread``: at once, where a row is whole walks, or else by way of ``x_bar``.
     """
+    (start, first, k), stride, span = chunk, arriving.stride, steps.span
     size, n, R = x_bar.itemsize, x_bar.shape[1], len(spread) // len(x_bar)
     apart, columns, parts = spread.shape[1] * size, n // R, R
     target, target_stride, skip = address(spread), R * apart, apart
     by_rows = columns * size % PAIR_BYTES == 0
     if not by_rows:
         columns, parts, target, target_stride, skip = n, 1, address(x_bar), n * size, n * size
-    out_stride, activated_stride, scaled = out.shape[1] * size, rise.shape[1] * size, (n * size if len(span) > 1 else 0)
-    out_at = address(out) + (start - 1) * out_stride + first * size
-    activated_at = address(rise) + start * activated_stride + first * size
+    out_stride, activated_stride = read.out.shape[1] * size, read.activated.shape[1] * size
+    out_at = address(read.out) + (start - 1) * out_stride + first * size
+    activated_at = address(read.activated) + start * activated_stride + first * size
+    scaled = n * size if len(span) > 1 else 0
     strides = out_stride, activated_stride, stride, scaled, scaled, target_stride
     alone = 1 if start == 0 else 0  # the state before the first step of all lies elsewhere: that step goes by itself
     for part in range(parts):
         at = part * columns * size
-        shared = address(weight) + at, address(factor) + at
-        states = (address(z) + at, address(y_bar) + at, address(z_bar) + at, address(w_sum) + at, address(g_sum) + at,
-                  address(b_sum) + at)  # fmt: skip
+        shared = address(steps.weight) + at, address(arriving.factor) + at
+        states = (address(carried.z) + at, address(carried.y_bar) + at, address(carried.z_bar) + at,
+                  address(carried.w_sum) + at, address(carried.g_sum) + at, address(carried.b_sum) + at)  # fmt: skip
         for t in range(alone, -1, -1):
-            y_at = out_at + t * out_stride if t == alone else address(before)
-            rows = (y_at + at, activated_at + t * activated_stride + at, arriving + t * stride + at,
-                    address(step) + t * scaled + at, address(span) + t * scaled + at,
+            y_at = out_at + t * out_stride if t == alone else address(read.before)
+            rows = (y_at + at, activated_at + t * activated_stride + at, arriving.at + t * stride + at,
+                    address(steps.g) + t * scaled + at, address(span) + t * scaled + at,
                     target + t * target_stride + part * skip)  # fmt: skip
             walk_back(alpha, size, columns, k - t if t == alone else 1, rows, strides, shared, states)
     if not by_rows:

@@ -21,8 +21,7 @@ from numba.extending import intrinsic
 from sostenuto.ops._cpu.compiled import procedure
 from sostenuto.ops._cpu.panel_product import VECTOR_BYTES, VECTORS, broadcast, side_by_side, whole
 from sostenuto.ops._cpu.prefetch import emit_prefetch
-from sostenuto.ops._cpu.step_loop import step_loop
-from sostenuto.ops._cpu.vector_loop import Lanes
+from sostenuto.ops._cpu.vector_loop import Lanes, step_loop
 from sostenuto.ops.oscillator.cpu.step import adjoint, advance, invert
 
 STEPS = 4

@@ -11,7 +11,7 @@ from typing import Any, no_type_check
 import numpy as np
 from numba import njit
 
-from sostenuto.ops._cpu.cache import CACHE
+from sostenuto.ops._cpu.compiled import OPTIONS
 from sostenuto.ops._cpu.threads import run_blocks
 from sostenuto.ops.recurrent_ntk.cpu.profile import Profiles
 
@@ -22,7 +22,6 @@ ROWS = 4
 LANES = 32
 """Blocks are rounded up to so many pairs, some vector registers, so that no loop has a tail; the rest is dropped."""
 
-_OPTIONS: Any = {"nogil": True, "cache": CACHE, "error_model": "numpy", "fastmath": {"contract"}}
 _INLINE: Any = {"error_model": "numpy", "fastmath": {"contract"}, "inline": "always"}
 _HALF_TURN, _BY_TURN, _BY_HALF = math.pi, 0.5 / math.pi, 2.0 / math.pi
 # arcsin(w)/w as a polynomial in w² on [0, ½], interpolated at Chebyshev's nodes: relative error 2e-16.
@@ -118,7 +117,7 @@ def _erf(cosine, near):
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def _advance(rows, columns, state, i, t, r, j0, lo, hi, layers, parts, bias, erf, first):
     """Move all layers by one step for pairs lo … hi of the block at j0; t is the left row, r the right one.
 
@@ -162,7 +161,7 @@ def _advance(rows, columns, state, i, t, r, j0, lo, hi, layers, parts, bias, erf
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def _relu_step(d, columns, state, r, j0, lo, hi, parts, layer, layers):
     apart, entering, p = 2 * layers, 2 * layers + 1, layers + layer
     if r < 0 or j0 < 0 or lo < 0 or p < 0 or layer < 0 or parts < 0:
@@ -177,7 +176,7 @@ def _relu_step(d, columns, state, r, j0, lo, hi, parts, layer, layers):
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def _first_step(rows, columns, state, i, t, r, j0, lo, hi, parts, last, layers):
     """Take the first step of the first layer, where 1 + C can vanish and is summed for itself."""
     for j in range(lo, hi):
@@ -194,7 +193,7 @@ def _first_step(rows, columns, state, i, t, r, j0, lo, hi, parts, last, layers):
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def _erf_step(rows, columns, state, i, t, r, j0, lo, hi, layers, parts, layer, column, last):
     """Move one layer of error functions: C from products, and 1 − |C| from squares of what is not negative.
 
@@ -245,7 +244,7 @@ def _rounded(n):
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def _begin(rows, columns, state, i, t, r, j0, lo, hi, layers, parts, erf, same):
     """Start pairs lo … hi: A is 0, or the start's own where the sequences are equal."""
     for layer in range(layers):
@@ -265,7 +264,7 @@ def _value(state, j, layers, erf, ntk):
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def _last(rows, columns, state, i, j0, n, length, lengths, same, layers, parts, bias, erf, ntk, out):
     """Run one left sequence against a block along the diagonal on which both end."""
     most1, most2 = rows.shape[1], columns.shape[0]
@@ -285,7 +284,7 @@ def _last(rows, columns, state, i, j0, n, length, lengths, same, layers, parts, 
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def _mean(rows, columns, state, i, j0, n, length, other, same, shares, others, layers, parts, bias, erf, ntk, out):
     """Run one left sequence against a block of one length along every diagonal."""
     start1, start2 = rows.shape[1] - length, columns.shape[0] - other
@@ -304,7 +303,7 @@ def _mean(rows, columns, state, i, j0, n, length, other, same, shares, others, l
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def _pairs(
     rows, columns, lengths1, lengths2, identities1, identities2, shares, others,
     layers, parts, bias, erf, ntk, mean, which, values, start, stop,

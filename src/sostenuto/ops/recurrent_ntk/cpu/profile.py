@@ -13,14 +13,13 @@ import numpy as np
 from numba import njit
 
 from sostenuto.checks import InputError
-from sostenuto.ops._cpu.cache import CACHE
+from sostenuto.ops._cpu.compiled import OPTIONS
 from sostenuto.ops._cpu.threads import run_blocks
 
 LARGEST = 1e300
 SMALL, LARGE = 1e-100, 1e100
 """Standard deviations between these need no power of 2 taken out."""
-_OPTIONS: Any = {"nogil": True, "cache": CACHE, "error_model": "numpy", "fastmath": {"contract"}}
-_INLINE: Any = {**_OPTIONS, "inline": "always"}
+_INLINE: Any = {**OPTIONS, "inline": "always"}
 _LN2, _ROOT_HALF = math.log(2.0), math.sqrt(0.5)
 _NONE = -(1 << 40)
 
@@ -84,7 +83,7 @@ def _scaled(value, exponent):
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def _moments(q, erf):
     """Return r, the gap, the slope A′, α and the unit at variance q."""
     if erf:
@@ -98,7 +97,7 @@ def _moments(q, erf):
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def _exponent(carried, carried_shift, bias, entering, below, below_shift):
     """Choose a power of 2 that brings the largest contribution to a standard deviation near 1; 0 while all is well."""
     if carried_shift == 0 and below_shift == 0 and SMALL < max(carried, bias, entering, below) < LARGE:
@@ -115,7 +114,7 @@ def _exponent(carried, carried_shift, bias, entering, below, below_shift):
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def _profiles(x, starts, lengths, sigmas, erf, bias, table, log_unit, own, largest, start, stop):
     layers, most, m = sigmas.shape[1], table.shape[1], x.shape[1]
     parts, alpha = table.shape[2] - 5 * layers, 1.0 if erf else _ROOT_HALF

@@ -9,17 +9,16 @@ from outside; through a step of a pair it moves with δ = Σ ½(v_x − v_y)² +
 as dG/dδ = A′ and d²A/dC² = 1/(2π sin θ): no arccos and no root more than the kernel has itself.
 """
 
-from typing import Any, no_type_check
+from typing import no_type_check
 
 import numpy as np
 from numba import njit
 
-from sostenuto.ops._cpu.cache import CACHE
+from sostenuto.ops._cpu.compiled import OPTIONS
 from sostenuto.ops._cpu.threads import run_blocks
 from sostenuto.ops.recurrent_ntk.cpu.kernel import BLOCK, ROWS, _relu, _rounded
 from sostenuto.ops.recurrent_ntk.cpu.profile import Profiles
 
-_OPTIONS: Any = {"nogil": True, "cache": CACHE, "error_model": "numpy", "fastmath": {"contract"}}
 _BY_TURN = 0.15915494309189535
 NEAR = 1e-9
 """Below this sin θ the slope's derivative counts as 0: it is of the order of sin θ there, as δ′ is of that of δ."""
@@ -56,7 +55,7 @@ def _last_axis(array: np.ndarray) -> np.ndarray:
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def _advance(rows, columns, state, work, i, t, r, j0, lo, hi, parts, first):
     """Move the state by one step, and leave what the tangents need of it in ``work``.
 
@@ -87,7 +86,7 @@ def _advance(rows, columns, state, work, i, t, r, j0, lo, hi, parts, first):
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def _move(rows, tangents, columns, moving, state, work, q, i, t, r, j0, lo, hi, parts, first):
     """Move the tangent of parameter q by the same step; near C = −1, at a first step, δ′ is −ε′, summed for itself."""
     if q < 0 or i < 0 or t < 0 or r < 0 or j0 < 0 or lo < 0:
@@ -113,7 +112,7 @@ def _move(rows, tangents, columns, moving, state, work, q, i, t, r, j0, lo, hi, 
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def _pairs(rows, tangents, columns, moving, lengths, identities, ntk, values, slopes, start, stop):
     count, most, parameters, parts = len(lengths), rows.shape[1], tangents.shape[0], rows.shape[2] - 1
     state, work = np.zeros((2 + 2 * parameters, BLOCK)), np.zeros((7, BLOCK))

@@ -12,13 +12,13 @@ from jaxtyping import Float
 from numba import njit
 from torch import Tensor
 
-from sostenuto.ops._cpu.cache import CACHE
+from sostenuto.ops._cpu.compiled import OPTIONS
 from sostenuto.ops._cpu.threads import run_blocks
 
 LANES = 64
 """Paths on the right that are worked on together, at most; measured best between 8 and 128."""
 
-_OPTIONS = {"nogil": True, "cache": CACHE, "error_model": "numpy"}
+_OPTIONS = OPTIONS | {"fastmath": False}
 
 
 def forward(

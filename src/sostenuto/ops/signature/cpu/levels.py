@@ -15,7 +15,7 @@ from jaxtyping import Float
 from numba import njit
 from torch import Tensor
 
-from sostenuto.ops._cpu.cache import CACHE
+from sostenuto.ops._cpu.compiled import OPTIONS
 from sostenuto.ops._cpu.threads import run_blocks
 
 MOST_LANES = 64
@@ -25,8 +25,6 @@ CACHED = 2**15
 """Numbers that the levels of one block of paths may have, where there are several paths."""
 KEPT = 2**20
 """Numbers of one block's earlier levels that the backward pass keeps at a time, where a path is longer than that."""
-
-_OPTIONS = {"nogil": True, "cache": CACHE, "error_model": "numpy", "fastmath": {"contract"}}
 
 
 def forward(increments: Float[Tensor, "B T d"], level: int, prefixes: bool) -> Float[Tensor, "B *T_size"]:
@@ -93,7 +91,7 @@ def _width(lanes: int) -> int:
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def _forward(increments, place, first, result, start, lanes_, width):
     T, d, level = increments.shape[1], increments.shape[2], len(first) - 2
     lanes, count = np.uint64(lanes_), len(place)
@@ -110,7 +108,7 @@ def _forward(increments, place, first, result, start, lanes_, width):
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def _backward(increments, place, first, arriving, found, kept, start, lanes_, width):
     T, d, level = increments.shape[1], increments.shape[2], len(first) - 2
     lanes, size = np.uint64(lanes_), len(place) * lanes_
@@ -143,7 +141,7 @@ def _backward(increments, place, first, arriving, found, kept, start, lanes_, wi
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def _fill(tile, increments, t, start, stop, lanes):
     """Repeat the increments of step t along the tile; say whether any path moves."""
     moves = False
@@ -158,7 +156,7 @@ def _fill(tile, increments, t, start, stop, lanes):
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def _write(rows, place, result, t, start, stop, lanes):
     for q in range(stop - start):
         for i in range(len(place)):
@@ -166,7 +164,7 @@ def _write(rows, place, result, t, start, stop, lanes):
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def _read(rows, place, result, t, start, stop, lanes):
     """Add one row a path to the rows of the block."""
     for q in range(stop - start):
@@ -175,7 +173,7 @@ def _read(rows, place, result, t, start, stop, lanes):
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def _sum_up(gathered, found, t, start, stop, lanes):
     """Add what each path has along the tile."""
     for j in range(gathered.shape[0]):
@@ -187,7 +185,7 @@ def _sum_up(gathered, found, t, start, stop, lanes):
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def _join(x, tile, one, two, first, level, lanes):
     """Make X ⊗ exp(a) of X by Horner's scheme, the highest level first: it needs the lower ones as they were."""
     d, width, zero = np.uint64(tile.shape[0]), np.uint64(tile.shape[1]), np.uint64(0)
@@ -214,7 +212,7 @@ def _join(x, tile, one, two, first, level, lanes):
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def _begin(out, x, tile, k, d, lanes):
     """Write a/k + X¹, with which the scheme of level k begins."""
     weight = 1.0 / k
@@ -224,7 +222,7 @@ def _begin(out, x, tile, k, d, lanes):
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def _pull(cotangent, x, tile, gathered, sums, one, two, first, level, lanes):
     """Turn the gradient of X ⊗ exp(a) into that of X, in place, and gather that of a; x holds X."""
     d, width, zero = np.uint64(tile.shape[0]), np.uint64(tile.shape[1]), np.uint64(0)
@@ -257,7 +255,7 @@ def _pull(cotangent, x, tile, gathered, sums, one, two, first, level, lanes):
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def _contract(cotangent, at, sums, low, tile, gathered, out, n, weight):
     """Give w·Σ_j bar_j·a_j, the gradient of the words below, and gather w·Σ_i sums_i·bar_ji, that of each letter."""
     d, width = np.uint64(tile.shape[0]), np.uint64(tile.shape[1])
@@ -276,7 +274,7 @@ def _contract(cotangent, at, sums, low, tile, gathered, out, n, weight):
 
 
 @no_type_check
-@njit(**_OPTIONS)
+@njit(**OPTIONS)
 def _add(cotangent, at, values, n):
     for m in range(n):
         cotangent[at + m] += values[m]
