@@ -160,6 +160,8 @@ def test_a_budget_is_a_time_and_names_are_the_same_everywhere(tmp_path):
     train = write_waves(tmp_path / "train.npz")
     words = said(call("fit", train, "--budget", "soon", "--out", tmp_path / "run"))
     assert "expected a time such as 60s, 5m or 1h, got 'soon'" in words
+    words = said(call("fit", train, "--half-life", "long", "--out", tmp_path / "run"))
+    assert "expected steps or a time such as 60s, 5m or 1h, got 'long'" in words
     assert not (tmp_path / "run").exists()
     assert named_models() == ("auto", *ESTIMATORS, *LAYERS)
 

@@ -55,6 +55,10 @@ def test_advice_follows_the_spread():
     assert "the flattest" not in content
 
 
+def test_a_matrix_of_two_sequences_is_drawn_without_an_overflow():
+    gram_picture(summary(picture=((1.0, 0.5), (0.5, 1.0)), groups=(0, 1)))
+
+
 def test_blocks_of_classes_have_borders():
     lines = gram_picture(summary()).axes[0].collections
     assert [len(each.get_segments()) for each in lines] == [3, 3]

@@ -98,7 +98,7 @@ def _promise(half_life: str | None) -> dict[str, float]:
     """Read a half-life in steps, or in seconds where a unit follows."""
     if half_life is None:
         return {}
-    return {"half_life" if half_life[-1:].isdigit() else "half_life_seconds": seconds(half_life)}
+    return {"half_life" if half_life[-1:].isdigit() else "half_life_seconds": seconds(half_life, unitless="steps or ")}
 
 
 def _auditor(budget: str, data_dir: str | None, *, shows: bool) -> "Callable[[Path], list[Section]]":

@@ -115,7 +115,7 @@ def add_named(settings: dict[str, dict[str, Any]], pairs: list[str] | None) -> N
         settings[section][key] = value
 
 
-def seconds(text: str) -> float:
+def seconds(text: str, *, unitless: str = "") -> float:
     """Read a time such as ``60s``, ``5m``, ``1h`` or a plain number of seconds.
 
     >>> seconds("90"), seconds("5m")
@@ -128,7 +128,7 @@ def seconds(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value < float("inf"):
-        raise InputError(f"expected a time such as 60s, 5m or 1h, got {text!r}.")
+        raise InputError(f"expected {unitless}a time such as 60s, 5m or 1h, got {text!r}.")
     return value
 
 

@@ -94,4 +94,4 @@ def _numbers(place: Place, name: str, cells: list[str], columns: Columns) -> np.
         return parse_numbers(cells, MISSING)
     except CellError as error:
         expected = f"{error.expected} in column {name!r}"
-        raise place.error(error.index, expected, error.got, text_hint(name, columns)) from error
+        raise place.error(error.index, expected, error.got, text_hint(name, columns, cells[error.index])) from error

@@ -202,6 +202,8 @@ CSV = [
     row("csv no target", "data.csv", text("0,1,2", "1,2,3"), "expected a column named 'target'", line=1),
     row("csv wrong target", "data.csv", text("target,0,1", "a,1,2"), "expected a column named 'label'", line=1,
         options={"target": "label"}),
+    row("csv dates", "data.csv", text("when,x", "2024-01-31,1"), "pass time='when' if it holds the times", line=2,
+        options={"task": "forecast"}),
     row("csv semicolons", "data.csv", text("target;0;1", "a;1;2"), "pass separator='semicolon', and decimal='comma'",
         line=1),
     row("csv tabs", "data.csv", text("target\t0", "a\t1"), "'target\\t0'; pass separator='tab'", line=1),

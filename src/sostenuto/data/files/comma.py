@@ -141,7 +141,7 @@ class _Builder:
                 self.path,
                 f"{error.expected} in column {name!r}",
                 error.got,
-                text_hint(name, self.columns),
+                text_hint(name, self.columns, self.pending[error.index]),
                 line=self.lines[self.count + row],
             ) from error
         count = len(self.lines)

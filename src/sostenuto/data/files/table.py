@@ -12,6 +12,7 @@ from sostenuto.checks import FileFormatError, shown
 from sostenuto.data.files.cells import MISSING, quoted
 from sostenuto.data.files.options import Options
 from sostenuto.data.files.place import Place
+from sostenuto.data.files.times import is_date
 from sostenuto.data.targets import sort_classes
 
 Refusal = Callable[..., FileFormatError]
@@ -101,8 +102,10 @@ def choose_columns(path: Path, names: tuple[str, ...], options: Options, *, line
     return Columns(**chosen, values=values, is_long=is_long, categorical=options.categorical)
 
 
-def text_hint(name: str, columns: Columns) -> str:
-    """Say what to do with a column of values that holds text."""
+def text_hint(name: str, columns: Columns, cell: str = "") -> str:
+    """Say what to do with a column of values that holds text, such as the date ``cell``."""
+    if columns.time is None and is_date(cell):
+        return f"pass time={name!r} if it holds the times, or ignore={name!r}"
     more = f" or categorical={name!r}" if columns.is_long else ""
     names_series = f"; pass series={name!r} if it tells the series apart" if columns.series is None else ""
     return f"correct it, or pass ignore={name!r}{more}{names_series}"

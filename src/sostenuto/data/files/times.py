@@ -73,6 +73,15 @@ def is_day(cell: str) -> bool:
     return is_near and _date(text) is not None
 
 
+def is_date(cell: str) -> bool:
+    """Whether a cell is an ISO date, with a time of day or without.
+
+    >>> is_date("2024-01-31"), is_date("high")
+    (True, False)
+    """
+    return _date(cell.strip()) is not None
+
+
 def _date(cell: str) -> float | None:
     try:
         date = datetime.fromisoformat(cell)

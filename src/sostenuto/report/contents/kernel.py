@@ -42,7 +42,7 @@ def gram_picture(summary: KernelSummary) -> Figure:
         (SERIES[0], values - middle, float(values.max()) - middle),
         (WRONG, middle - values, middle - float(values.min())),
     ):
-        shade(axes, gap / max(most, np.finfo(float).tiny), color, levels=_LEVELS)
+        shade(axes, gap.clip(0) / max(most, np.finfo(float).tiny), color, levels=_LEVELS)
     groups = np.asarray(summary.groups)
     borders = np.flatnonzero(np.diff(groups)) + 0.5 if groups.size else np.empty(0)
     edges = np.array([-0.5, *borders, size - 0.5])
