@@ -1,12 +1,12 @@
 """Bring any module to the form audits ask of: (batch, time, channel) in, one tensor out, the batch first."""
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from sostenuto.audits.model import forward_arguments
 from sostenuto.checks import check_choice
 from sostenuto.types import Lengths, Sequences
 
@@ -25,8 +25,7 @@ class Adapted(nn.Module):
         order = LAYOUTS[self.layout]
         options = {}
         if self.lengths:
-            needed = inspect.signature(self.model.forward).parameters[self.lengths].default is inspect.Parameter.empty
-            if lengths is None and needed:
+            if lengths is None and forward_arguments(self.model)[self.lengths]:
                 lengths = torch.full((len(values),), values.shape[1], device=values.device)
             options = {} if lengths is None else {self.lengths: lengths}
         output = self.model(values.permute(order), **options)

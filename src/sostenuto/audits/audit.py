@@ -30,6 +30,10 @@ SKILL = "skill"
 """The check that decides whether the others have anything to say."""
 GROWTH = 0.7
 """Changes of the state that grow by more than e to this over a sequence, to twice, hide what is remembered."""
+UNFOLLOWED = (
+    "a part of the input counts for more the older it is, which may be memory, or growth of any small change, and no "
+    "state was followed that could tell"
+)
 NO_SKILL = "Undecided: the model is not shown to be better than guessing."
 
 
@@ -264,12 +268,12 @@ def _run(
     for name in bar:
         bar.set_postfix_str(name)
         check = all_checks()[name]
-        missing = _missing(check, context, has_targets)
-        if missing:
-            refused[name] = missing
-            continue
         try:
-            results[name] = check.run(context)
+            missing = _missing(check, context, has_targets)
+            if missing:
+                refused[name] = missing
+            else:
+                results[name] = check.run(context)
         except InputError as error:
             refused[name] = str(error)
         except Exception as error:
@@ -292,7 +296,7 @@ def _missing(check: Check, context: AuditContext, has_targets: bool) -> str:
         )
     if "train" in check.needs and context.train is None:
         return "needs the sequences the model was trained on: pass train=(X, y)."
-    return ""
+    return context.bypassed if "state" in check.needs else ""
 
 
 def _judged(
@@ -322,9 +326,12 @@ def _judged(
 
 
 def _growing(stability: Any, memory: Any) -> str:
-    """Say why what older input changes may be growth of any change, and not memory; empty where it is not."""
+    """Say why what older input changes may be growth of any change, and not memory; empty where it is not.
+
+    The state tells, where it is followed; elsewhere effects that rise with age may be either.
+    """
     if stability is None or not stability.parts:
-        return ""
+        return f"Undecided: {UNFOLLOWED}." if memory.is_growing else ""
     rate = max(stability.largest, stability.parts[1])
     if rate * memory.num_steps <= GROWTH:
         return ""

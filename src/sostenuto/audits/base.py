@@ -10,7 +10,7 @@ from sostenuto.results import Outcome, Record
 if TYPE_CHECKING:
     from sostenuto.audits.context import AuditContext
 
-Need = Literal["y", "classes", "train", "module"]
+Need = Literal["y", "classes", "train", "module", "state"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,8 @@ class Check:
         order: its place on the page; checks are sorted by it.
         result: the record that `run` returns, by which JSON is read back.
         needs: what it cannot do without: ``"y"`` true answers, ``"classes"`` true classes, ``"train"`` the training
-            part, ``"module"`` a torch module, with its states, gradients and weights.
+            part, ``"module"`` a torch module, with its gradients and weights, ``"state"`` answers that go through its
+            recurrent layer.
         run: measures, or raises `InputError` with the reason why it cannot.
         judge: turns a result into an outcome, given the thresholds.
         thresholds: the defaults of what a user may set, by name.

@@ -245,6 +245,7 @@ class ClassificationBatch(EvalBatch):
             highest < classes,
             f"expected classes from 0 to {classes - 1} in y, as the model has {classes} scores",
             f"got {highest}",
+            "number the classes from 0, or pass their names as text",
         )
         return scores
 

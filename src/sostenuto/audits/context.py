@@ -3,15 +3,21 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from jaxtyping import Float
 from torch import nn
 
 from sostenuto.audits.batches import EvalBatch
 from sostenuto.audits.model import audited
+from sostenuto.audits.stability.carried import bypassed, share_carried
+from sostenuto.audits.stability.state_map import find_recurrence
 from sostenuto.checks import InputError
 from sostenuto.report.numbers import duration
+from sostenuto.types import Sequences
 
 
 class Budget(NamedTuple):
@@ -40,6 +46,8 @@ SHARE = 0.12
 """The share of an audit's time that one check may take."""
 LEAST_ROWS = 4
 """Fewer sequences than this are not worth a check."""
+ROWS_CARRIED = 16
+"""Sequences by which it is told whether answers go through the recurrent layer."""
 
 
 class Cost(NamedTuple):
@@ -91,6 +99,23 @@ class AuditContext:
     def unit(self) -> dict[str, Any]:
         """Give the target's own unit, for checks of a regressor."""
         return {"target_scale": self.target_scale, "target_unit": self.target_unit}
+
+    @cached_property
+    def bypassed(self) -> str:
+        """Say why the state of the recurrent layer does not speak for the model; empty where it does, or is none."""
+        try:
+            layer = find_recurrence(self.model)
+        except InputError:
+            return ""
+        if layer is self.model:
+            return ""
+        few = self.data.sample(ROWS_CARRIED, self.seed)
+
+        def ask(values: Sequences) -> Float[np.ndarray, "batch ..."]:
+            return few.answers(self.model, slice(0, len(values)), values).double().cpu().numpy()
+
+        with audited(self.model, self.seed):
+            return bypassed(layer, share_carried(layer, ask, few.values))
 
     @property
     def share(self) -> float:

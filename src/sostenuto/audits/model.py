@@ -30,9 +30,22 @@ def place_of(model: nn.Module) -> tuple[torch.device, torch.dtype]:
     return torch.device("cpu"), torch.get_default_dtype()
 
 
+def forward_arguments(model: nn.Module) -> dict[str, bool]:
+    """Name the arguments of a model's ``forward``, and say of each whether it must be given.
+
+    >>> forward_arguments(nn.RNN(1, 1))
+    {'input': True, 'hx': False}
+    """
+    if isinstance(model, torch.jit.ScriptModule):
+        own = model.forward.schema.arguments[1:]  # pyright: ignore[reportFunctionMemberAccess]
+        return {one.name: not one.has_default_value() for one in own}
+    known = inspect.signature(model.forward).parameters
+    return {name: one.default is inspect.Parameter.empty for name, one in known.items()}
+
+
 def takes_lengths(model: nn.Module) -> bool:
     """Say whether a model's ``forward`` has an argument called ``lengths``."""
-    return "lengths" in inspect.signature(model.forward).parameters
+    return "lengths" in forward_arguments(model)
 
 
 def is_classifier(model: nn.Module) -> TypeGuard[SequenceClassifier]:
@@ -121,7 +134,7 @@ def call_model(model: nn.Module, values: Sequences, lengths: Lengths | None = No
     options = {"lengths": lengths} if lengths is not None and takes_lengths(model) else {}
     shape = tuple(values.shape)
     try:
-        output = model(values, **options)
+        output = model(values.clone(), **options)  # a model may change its input in place
     except Exception as error:
         reason = next(iter(str(error).splitlines()), "") or "no message"
         raise InputError(

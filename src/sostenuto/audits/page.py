@@ -1,6 +1,7 @@
 """The page of an audit: verdicts first, then a figure each, then how it was measured."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from sostenuto.audits.base import AuditResult, points
 from sostenuto.audits.batches import score_words
 from sostenuto.audits.checks import all_checks
 from sostenuto.audits.differences import paired_differences
+from sostenuto.audits.memory.data_memory import DataMemory
 from sostenuto.checks import require
 from sostenuto.data.files.atomic import write_atomically
 from sostenuto.report.figures.plot import plotted
@@ -33,6 +35,13 @@ from sostenuto.report.section import (
 )
 
 WIDTH, HEIGHT = 430, 280
+FIRST = "memory"
+"""The check that the page shows first."""
+STATE_CAPTION = (
+    "The state: how much of the difference of two states is left while both read the same, in the Euclidean norm, "
+    "measured on pairs of the data (median and range) between what is proved for every input. The answers: what is "
+    "left of the input's effect on them, by its age."
+)
 _SENTENCE_END = re.compile(r"(?<=[.:]) (?=[A-Z])")
 ORDER = {"bad": 0, "caution": 1, "unknown": 2, "good": 3}
 
@@ -40,10 +49,13 @@ ORDER = {"bad": 0, "caution": 1, "unknown": 2, "good": 3}
 def render(report: AuditReport, *, against: AuditReport | None = None, name: str = "", other: str = "") -> str:
     """Return the page as HTML; with ``against``, another model's answers stand beside."""
     title = name or report.model
-    sections = [verdict_section(report)]
+    answers = {section.anchor: section for section in audit_sections(report)}
+    # The first picture of the page is how long the model remembers.
+    sections = [answers.pop(FIRST)] if FIRST in answers else []
+    sections.append(verdict_section(report))
     if against is not None:
         sections.append(comparison_section(report, against, title, other or against.model))
-    sections += audit_sections(report)
+    sections += answers.values()
     sections.append(settings_section(report))
     on = f", on {report.data}" if report.data else ""
     return compose(
@@ -230,12 +242,18 @@ def _verdict_cell(check: str, report: AuditReport) -> Cell:
 
 def _section(report: AuditReport, name: str, result: AuditResult) -> Section:
     check, verdict = all_checks()[name], report.verdicts[name]
-    picture = Picture(draw(result), f"{check.title} {result.summary()}")
     limits = ", ".join(f"{key} {number(limit)}" for key, limit in verdict.thresholds.items())
     method = f"{result.method} Seed {result.seed}." + (f" Thresholds: {limits}." if limits else "")
-    shown = Verdict(verdict.outcome, verdict.label, verdict.text)
-    columns = Columns((shown, Prose(method, note=True)), (Figures((picture,), check.caption),))
-    return Section(check.title, name, (columns,))
+    shown, how = Verdict(verdict.outcome, verdict.label, verdict.text), Prose(method, note=True)
+    picture = Picture(draw(result), f"{check.title} {result.summary()}")
+    lead = (Prose(result.plainly()),) if isinstance(result, DataMemory) else ()
+    state = result.proved.state if isinstance(result, DataMemory) and result.proved is not None else None
+    if state is None:
+        columns = Columns((*lead, shown, how), (Figures((picture,), check.caption),))
+        return Section(check.title, name, (columns,))
+    held = Picture(plotted(state.plot, width=WIDTH, height=HEIGHT), state.summary(), "What the state still holds")
+    pictures = (held, replace(picture, heading="What the answers still rest on"))
+    return Section(check.title, name, (*lead, Figures(pictures, STATE_CAPTION), Columns((shown,), (how,))))
 
 
 def draw(result: AuditResult) -> Figure:

@@ -4,7 +4,6 @@ Each form that is recognized leaves a sentence that the page shows. One that cou
 line to write.
 """
 
-import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -15,7 +14,7 @@ from torch import Tensor, nn
 
 from sostenuto.audits.adapter import adapt
 from sostenuto.audits.batches import is_real
-from sostenuto.audits.model import audited, place_of
+from sostenuto.audits.model import audited, forward_arguments, place_of, takes_lengths
 from sostenuto.checks import InputError, require
 
 PROBED = 8
@@ -118,8 +117,7 @@ def recognize(model: Any, X: Any, y: Any, lengths: Any, more: Any = None) -> Rec
         if model.reads_ids:
             notes += ("It also looks at the ids themselves, and was given those of the nearest tokens.",)
     reads_lengths = _lengths_argument(model)
-    parameters = inspect.signature(model.forward).parameters
-    needed = reads_lengths and parameters[reads_lengths].default is inspect.Parameter.empty
+    needed = reads_lengths and forward_arguments(model)[reads_lengths]
     if reads_lengths and (needed or reads_lengths != "lengths"):
         model = adapt(model, lengths=reads_lengths)
         notes += (f"The model's argument {reads_lengths} was given the lengths.",)
@@ -219,7 +217,7 @@ def _embedding(model: nn.Module, X: Any) -> nn.Embedding | None:  # noqa: N803
 
 def _lengths_argument(model: nn.Module) -> str:
     """Name the argument of ``forward`` that takes lengths; empty if there is none."""
-    names = inspect.signature(model.forward).parameters
+    names = forward_arguments(model)
     return next((name for name in ("lengths", *LENGTH_NAMES) if name in names), "")
 
 
@@ -249,10 +247,9 @@ def _probe(model: nn.Module, X: Any, lengths: Any) -> tuple[Any, Any] | None:  #
     rows = [torch.as_tensor(row).to(device, dtype) for row in X[: 4 * PROBED] if len(row) == steps][:PROBED]
     values = torch.stack(rows)
     values = values[:, :, None] if values.ndim == 2 else values
-    takes = "lengths" in inspect.signature(model.forward).parameters
 
     def answer(given: Tensor) -> Any:
-        options = {"lengths": torch.full((len(given),), given.shape[1], device=device)} if takes else {}
+        options = {"lengths": torch.full((len(given),), given.shape[1], device=device)} if takes_lengths(model) else {}
         with audited(model, 0):
             return model(given, **options)
 

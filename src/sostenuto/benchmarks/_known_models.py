@@ -1,7 +1,8 @@
 """Models whose truth is known by their making, with data, and what no verdict may say of them."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -40,14 +41,16 @@ class Known(NamedTuple):
     """A model with its data (without targets, memory and stability alone are asked about), and what is false of it.
 
     ``never`` holds the labels that would be false for each check, ``laws`` the laws of memory that would be right
-    (empty: any), ``ahead`` whether it looks ahead, ``train`` whether the test part is passed as the training part too.
+    (empty: any), ``ahead`` whether it looks ahead, ``train`` whether the test part is passed as the training part too,
+    and ``given`` other arguments of the audit.
     """
 
-    make: Callable[[], tuple[nn.Module, Tensor, Tensor | None]]
+    make: Callable[[], tuple[Any, Tensor, Any]]
     never: Labels
     laws: tuple[str, ...] = ()
     ahead: bool | None = None
     train: bool = False
+    given: Mapping[str, Any] = MappingProxyType({})
 
 
 def signals(seed: int = 0, channels: int = 1) -> Tensor:

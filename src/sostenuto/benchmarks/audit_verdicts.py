@@ -11,13 +11,14 @@ import torch
 from tqdm import tqdm
 
 from sostenuto.audits.audit import AuditReport, audit
+from sostenuto.benchmarks._known_forms import FORMS
 from sostenuto.benchmarks._known_models import KNOWN as MODELS
 from sostenuto.benchmarks._known_models import Known
 from sostenuto.benchmarks._known_traps import TRAPS
 
 TITLE = "verdicts of the quick audit on models of known truth, over three seeds"
 
-KNOWN = {**MODELS, **TRAPS}
+KNOWN = {**MODELS, **TRAPS, **FORMS}
 UNDECIDED = "Undecided"
 DEEPER = ("lyapunov", "curvature")
 """Checks whose full budget must not contradict the quick one."""
@@ -89,4 +90,4 @@ def _audited(case: Known, seed: int, **options: Any) -> AuditReport:
         torch.default_generator.manual_seed(0)
         model, x, y = case.make()
         train = (x, y) if case.train else None
-        return audit(model, x, y, train=train, seed=seed, progress=False, **options)
+        return audit(model, x, y, train=train, seed=seed, progress=False, **case.given, **options)

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from scipy.special import j0
 from torch import nn
 
+from sostenuto.audits.audit import audit
 from sostenuto.audits.memory.data_memory import CHECK, data_memory
 from sostenuto.audits.memory.proved import proved_memory
 from sostenuto.checks import InputError
@@ -266,6 +267,83 @@ def test_a_proof_of_a_stack_is_about_all_of_its_blocks():
     found = proved_memory(SequenceClassifier(stack, 2), [0, 10, 1000])
     assert found.remembers_at_least[0] == pytest.approx(1.0)
     assert found.forgets_at_most[2] < 1e-9 < found.forgets_at_most[1]
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        lambda: UnICORNN(1, 4, num_layers=2, batch_first=True),
+        lambda: Stack(1, 4, 2, time_scales=(1.0, 30.0), batch_first=True),
+        lambda: RNN(1, 4, batch_first=True),
+    ],
+)
+def test_measured_states_lie_between_what_is_proved(layer):
+    torch.manual_seed(0)
+    model = SequenceClassifier(layer(), 2)
+    X = 3 * torch.randn(10, STEPS, 1, generator=torch.Generator().manual_seed(0))
+    state = data_memory(model, X).proved.state
+    assert state.lags[0] == 0
+    assert state.lags[-1] > STEPS / 2
+    assert np.allclose(state.measured[0], 1)
+    assert all(np.diff([state.least, state.measured, state.most], axis=0).flat >= 0)
+    assert state.proved_least or state.proved_most
+    assert all(np.less_equal(state.proved_least, state.least[: len(state.proved_least)]))
+    assert all(np.less_equal(state.most[: len(state.proved_most)], state.proved_most))
+
+
+def test_states_are_measured_step_by_step():
+    """A leak of a known rate loses that share at each step, and the proof of it is as tight."""
+    layer = UnICORNN(1, 4, batch_first=True)
+    model = SequenceClassifier(layer, 2)
+    X = torch.randn(6, STEPS, 1, generator=torch.Generator().manual_seed(0))
+    found = data_memory(model, X).proved.state
+    with torch.no_grad():
+        values = X.double()
+        layer = layer.double()
+        lag = found.lags[3]
+        own, other = (layer(part)[1] for part in (values[:, : STEPS - lag], values[:, : STEPS - lag].roll(1, 0)))
+        ends = [layer(values[:, STEPS - lag :], state)[1] for state in (own, other)]
+        first, last = (
+            torch.cat([(a - b)[0] for a, b in zip(*pair, strict=True)], 1).norm(dim=1) for pair in ((own, other), ends)
+        )
+    assert found.least[3] == pytest.approx(float((last / first).min()), rel=1e-3)
+
+
+def test_a_layer_that_is_not_heard_proves_nothing():
+    class Bypassed(SequenceClassifier):
+        def forward(self, x, lengths=None):
+            return super().forward(x, lengths) * 1e-6 + torch.cat([x[:, 0], -x[:, 0]], 1)
+
+    X = torch.randn(12, STEPS, 1, generator=torch.Generator().manual_seed(0))
+    assert data_memory(Bypassed(UnICORNN(1, 4, batch_first=True), 2), X).proved is None
+
+
+@pytest.mark.parametrize(("rate", "label"), [(1.03, "Undecided"), (1.0, "Long memory")])
+def test_growth_is_no_memory(rate, label):
+    """Growing weights look like growing changes where no state can be followed."""
+    X = torch.randn(COUNT, STEPS, 1, generator=torch.Generator().manual_seed(0))
+    report = audit(Filter(rate**TIME), X, checks=["memory"], progress=False)
+    assert report.memory.is_growing is (label == "Undecided")
+    assert report.verdicts["memory"].label == label
+
+
+def test_what_counts_more_the_older_it_is_may_be_memory():
+    """A state that neither grows nor fades tells that it is."""
+    layer = RNN(1, 2, batch_first=True, nonlinearity="relu")
+    model = SequenceClassifier(layer, 2)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+        layer.weight_hh_l0.copy_(torch.eye(2))
+        layer.weight_ih_l0.copy_(torch.ones(2, 1))
+        model.head.weight.copy_(torch.tensor([[1.0, 0.0], [0.0, 0.0]]))
+    X = torch.rand(COUNT, STEPS, 1, generator=torch.Generator().manual_seed(0))
+    X *= torch.linspace(1.0, 0.05, STEPS)[:, None]
+    alone, both = (audit(model, X, checks=names, progress=False) for names in (["memory"], ["memory", "lyapunov"]))
+    assert alone.memory.is_growing
+    assert alone.verdicts["memory"].label == "Undecided"
+    assert both.verdicts["lyapunov"].label == "Neutral"
+    assert both.verdicts["memory"].label in ("Long memory", "Remembers throughout")
 
 
 def test_memory_for_ever_is_called_so():

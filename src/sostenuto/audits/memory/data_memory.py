@@ -20,7 +20,7 @@ from sostenuto.audits.memory.proved import ProvedMemory, proved_memory
 from sostenuto.audits.memory.replacement import ReplacedInput, drawn_donors
 from sostenuto.audits.model import audited, place_of, widened
 from sostenuto.checks import check_count, check_positive, require
-from sostenuto.report.numbers import number, percent, with_unit
+from sostenuto.report.numbers import counted, number, percent, with_unit
 from sostenuto.results import Numbers, Record
 from sostenuto.training.processes import environment
 
@@ -40,6 +40,9 @@ LEAST_ROWS = 4
 """A lag that fewer sequences reach is not measured."""
 LONG, SHORT = 0.25, 0.05
 """Shares of the sequences' length from which a half-life is long, and below which next to nothing is kept."""
+GROWING = 2.0
+"""A block of old input that changes the answers so many times more than a recent one, half of that growth by the middle
+of the sequence: what chaos and growth do to every change."""
 LEAST_STEPS = 8
 """Shorter sequences do not show how long a model remembers."""
 PASSES = 60
@@ -125,6 +128,13 @@ class DataMemory(AuditResult):
         return None, "close"
 
     @property
+    def is_growing(self) -> bool:
+        """Whether one block of input counts for more the older it is, from a sixth of the steps to five sixths."""
+        ages = np.array([1, 3, 5]) / 6 * self.num_steps
+        recent, middle, old = np.interp(ages, self.step.lags, self.step.change)
+        return bool(recent > 0 and old >= GROWING * recent and middle >= np.sqrt(GROWING) * recent)
+
+    @property
     def is_long(self) -> bool | None:
         """Whether the half-life is a quarter of the sequences' length; None where that is not decided."""
         return self.longer_than(LONG)[0]
@@ -148,6 +158,21 @@ class DataMemory(AuditResult):
             said += ". The model also looks ahead: its answers at a step change with later input"
         return f"{said}."
 
+    def plainly(self) -> str:
+        """Say it in a sentence for a reader who decides and does not compute."""
+        if self.hidden:
+            return f"How long this model remembers cannot be told: {REASONS[self.hidden]}."
+        if self.half_life is None:
+            return (
+                f"What came first still counts: after {counted(self.horizon, 'step')} more than half of its effect on "
+                "the answers is left."
+            )
+        steps = counted(max(round(self.half_life), 1), "step")
+        return (
+            f"The last {steps} count most: changing everything before them moves the answers half as much as changing "
+            "everything."
+        )
+
     def _half(self) -> str:
         if self.half_life is None:
             return (
@@ -170,7 +195,7 @@ class DataMemory(AuditResult):
         return f"Answers depend on the last {self.depends_on} steps: older input changes none by more than {size}"
 
     def plot(self, ax: Any) -> None:
-        """Draw what is left of the input's effect by its age, with its interval, and what is proved beside it."""
+        """Draw what is left of the input's effect by its age, with its interval."""
         lags = np.asarray(self.older.lags) + 1
         floor = 1e-4
         high = [min(value, 10.0) if isfinite(value) else 10.0 for value in self.older.high]
@@ -180,8 +205,6 @@ class DataMemory(AuditResult):
             single = np.maximum(np.asarray(self.step.change) / self.whole, floor)
             steps = f"{self.width} steps" if self.width > 1 else "one step"
             ax.plot(np.asarray(self.step.lags) + 1, single, linestyle="--", label=f"{steps} replaced")
-        if self.proved is not None:
-            self.proved.draw(ax, floor)
         ax.axhline(0.5, linestyle=":", linewidth=1)
         ax.set_xscale("log")
         ax.set_yscale("log")
@@ -262,6 +285,7 @@ def data_memory(
         found = _Measurement.run(subject, lags, tolerance, seed)
         laws = impulse_laws(subject, seed)
         ahead = _looks_ahead(subject)
+        proved = proved_memory(model, found.lags, subject, seed)
     half, low, high = found.half_life()
     kinds = {law.kind for law in laws}
     rates = [law.rate for law in laws if law.rate is not None]
@@ -305,7 +329,7 @@ def data_memory(
         rate=float(np.median(rates)) if rates and len(kinds) == 1 else None,
         impulses=laws,
         hidden="brief" if span < LEAST_STEPS else found.hidden(),
-        proved=proved_memory(model, found.lags),
+        proved=proved,
     )
 
 

@@ -301,7 +301,7 @@ class _Attacker:
         promised = 2 * step * (gradient * direction).flatten(1).sum(1)
         objective = self._objective(rows)
         changed = objective(step * direction) - objective(-step * direction)
-        rounding = 64 * torch.finfo(gradient.dtype).eps * (size + 1)
+        rounding = 64 * torch.finfo(place_of(self.model)[1]).eps * (size + 1)
         off = (changed - promised).abs()
         # Where a promise is so small that rounding hides it, half of it may be missing for that alone.
         return (off > 0.5 * promised.abs() + rounding) & (promised.abs().maximum(changed.abs()) > 4 * rounding)

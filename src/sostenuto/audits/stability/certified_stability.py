@@ -219,5 +219,5 @@ CHECK = Check(
     result=CertifiedStability,
     run=_run,
     judge=_judge,
-    needs=("module",),
+    needs=("module", "state"),
 )

@@ -346,7 +346,7 @@ CHECK = Check(
     result=LyapunovSpectrum,
     run=_run,
     judge=_judge,
-    needs=("module",),
+    needs=("module", "state"),
     thresholds={"neutral": NEUTRAL},
     number=lambda result: result.largest,
 )
