@@ -160,3 +160,34 @@ def test_both_promises_in_time_hold_for_shorter_spans_too(integrator):
     time = float(spans.sum())
     assert bool((share >= 0.5 ** (time / 4) * (1 - 1e-9)).all())
     assert bool((share <= 0.5 ** (time / 60) * (1 + 1e-9)).all())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: UnICORNN(2, 32, step_size=0.7, stiffness=2.0, half_life=81.1),
+        lambda: UnICORNN(2, 32, step_size=30.0, half_life=0.377, time_span=0.01),
+        lambda: StableRNN(2, 32, half_life=99.3),
+        lambda: StableRNN(2, 32, half_life=20.3, forget_within=203.0, activation="identity"),
+    ],
+)
+def test_a_promise_is_kept_in_every_dtype(make, dtype):
+    """Weights driven to either end of what they may be, and rounded to a layer's dtype."""
+    torch.manual_seed(0)
+    layer = make().to(dtype)
+    spans = layer.time_span if layer.time_span != 1 else None
+    for size in (1.0, 1e4):
+        with torch.no_grad():
+            for parameter in layer.parameters():
+                parameter.copy_(size * torch.randn_like(parameter))
+        found = layer.memory_certificate(spans=spans)
+        assert found.remembers_at_least >= layer.half_life / layer.time_span
+        if getattr(layer, "forget_within", None):
+            assert found.forgets_at_most <= layer.forget_within
+
+
+def test_a_promise_that_rounding_breaks_is_refused():
+    assert StableRNN(2, 4, half_life=2e6).memory_certificate().remembers_at_least >= 2e6
+    with pytest.raises(InputError, match=r"weights in torch\.float32 can keep.*finer dtype"):
+        StableRNN(2, 4, half_life=2e6, activation="identity", integrator="exact")

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from sostenuto.checks import InputError
-from sostenuto.models.prediction import SequenceClassifier
+from sostenuto.models.prediction import SequenceClassifier, SequenceRegressor
 from sostenuto.nn import LipschitzRNN, UnICORNN
 from sostenuto.theory import answer_window, memory_along, slow_input_share
 
@@ -115,3 +115,27 @@ def test_a_window_in_seconds_and_reasons_without_one():
     assert "not proved to forget" in answer_window(forgetless, 0.01).summary()
     with pytest.raises(InputError, match="last state"):
         answer_window(SequenceClassifier(LipschitzRNN(2, 4, batch_first=True), 3, readout="mean"), 0.01)
+
+
+def test_a_window_is_about_the_answers_a_model_gives():
+    """Numbers move by ‖C‖, probabilities by √2/4 of that; of other code nothing is known."""
+    classes, layer = certified_classifier(), certified_classifier().layer
+    numbers = SequenceRegressor(layer, 3)
+    with torch.no_grad():
+        numbers.head.weight.copy_(classes.head.weight)
+    window = answer_window(numbers, 0.01)
+    assert window.steps > answer_window(classes, 0.01).steps
+    x = 3 * torch.randn(64, window.steps + 30, 2)
+    with torch.no_grad():
+        assert float((numbers(x) - numbers(x[:, -window.steps :])).abs().max()) <= 0.01
+
+    class Louder(SequenceClassifier):
+        def forward(self, *args):
+            return 100 * super().forward(*args)
+
+    assert "Louder changes forward" in answer_window(Louder(layer, 3), 0.01).reason
+    classes.head.register_forward_hook(lambda _, __, scores: 100 * scores)
+    assert "Linear has a hook" in answer_window(classes, 0.01).reason
+    with torch.no_grad():
+        numbers.head.weight[0, 0] = math.nan
+    assert "not finite" in answer_window(numbers, 0.01).reason

@@ -25,16 +25,22 @@ class Between(nn.Module):
 
     def forward(self, free: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         """Map a free value to a constrained one."""
-        return self.low + (self.high - self.low) * torch.sigmoid(free)
+        low, high = self.bounds(free.dtype)
+        return low + (high - low) * torch.sigmoid(free)
+
+    def bounds(self, dtype: torch.dtype) -> tuple[float, float]:  # noqa: ARG002
+        """Give the bounds for a weight of this dtype; a subclass may leave room for rounding."""
+        return self.low, self.high
 
     @torch.no_grad()
     def right_inverse(self, weight: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         """Find a free value that maps to ``weight``."""
-        share = (weight - self.low) / (self.high - self.low)
+        low, high = self.bounds(weight.dtype)
+        share = (weight - low) / (high - low)
         if not weight.is_meta:  # a shape without values
             inside = bool(((share > 0) & (share < 1)).all())
             got = f"got {float(weight.min()):.6g} to {float(weight.max()):.6g}"
-            require(inside, f"expected weights between {self.low:.6g} and {self.high:.6g}", got)
+            require(inside, f"expected weights between {low:.6g} and {high:.6g}", got)
         return torch.logit(share)
 
     def extra_repr(self) -> str:

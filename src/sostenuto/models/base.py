@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
@@ -32,6 +32,9 @@ class SequenceModel(nn.Module):
     UnICORNN reads a time span that is longer than its `longest_span` as one of that length, in training and after:
     a longer step would make its oscillators diverge.
     """
+
+    softmax: ClassVar[bool] = False
+    """Whether the answers are probabilities, the softmax of the scores."""
 
     def __init__(self, layer: Any) -> None:
         super().__init__()

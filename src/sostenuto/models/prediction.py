@@ -21,6 +21,8 @@ class SequenceClassifier(SequenceModel):
     torch.Size([4, 3])
     """
 
+    softmax = True
+
     def __init__(self, layer: Any, num_classes: int, readout: Readout = "last") -> None:
         super().__init__(layer)
         self.readout: Readout = readout

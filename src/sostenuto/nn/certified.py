@@ -88,10 +88,14 @@ class Certified:
         if why := self._unlike_the_library():
             return not_provable(why, layers=self.num_layers)
         certificate = self._certify_memory(_span_range(spans), drive)
-        if drive is None or not certificate.holds:
+        if not certificate.holds:
             return certificate
-        bounded = f"arguments of the activation between −{drive:g} and {drive:g}"
-        return replace(certificate, drive=drive, conditions=(bounded, *certificate.conditions))
+        assumed = certificate.conditions
+        if self.num_layers > 1 and getattr(self, "dropout", 0.0):
+            assumed = ("eval mode: dropout, which acts between layers in training, enlarges what passes", *assumed)
+        if drive is not None:
+            assumed = (f"arguments of the activation between −{drive:g} and {drive:g}", *assumed)
+        return replace(certificate, drive=drive, conditions=assumed)
 
     def _unlike_the_library(self) -> str:
         """Say why no theorem is about this layer: other code, or weights that are no numbers."""

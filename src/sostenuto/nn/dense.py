@@ -160,7 +160,8 @@ class DenseLayer(FusedLayer):
         if kind == "discrete":
             return self._certify_map(layer, reverse, spans)
         if bool(form.linear.any()) or form.gain is not None:
-            return refused(kind, "a unit without a linear part, h′ = σ(Wh + z)", f"{type(self).__name__} has one")
+            name = type(self).__name__.removeprefix("Parametrized")
+            return refused(kind, "a unit without a linear part, h′ = σ(Wh + z)", f"{name} has one")
         if not discrete:
             return settling(form.weight, self.activation)
         shortest, longest = (self.step_size * span for span in spans)

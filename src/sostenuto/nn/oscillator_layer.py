@@ -152,7 +152,7 @@ class OscillatorLayer(RecurrentLayer):
         """Give the largest |w| of each unit that keeps ``half_life``, at the step that the unit has."""
         require(self.half_life is not None, "expected a layer made with half_life", "got one without a limit")
         step, steps = self.effective_step(layer, reverse=reverse), (self.half_life or 1.0) / self.time_span
-        limit = weight_limit(step * self.time_span, self.stiffness, steps)
+        limit = weight_limit(step, self.stiffness, steps, time_span=self.time_span)
         return limit.clamp(max=self.stiffness) if self.positive else limit
 
     def related(self, name: str, constrained: property) -> property:

@@ -55,22 +55,25 @@ def cell_growth(
     )
 
 
-def weight_limit(step: Float[Tensor, " H"], stiffness: float, half_life: float) -> Float[Tensor, " H"]:
+def weight_limit(
+    step: Float[Tensor, " H"], stiffness: float, half_life: float, *, time_span: float = 1.0
+) -> Float[Tensor, " H"]:
     """Give w_max of each unit: |w| ≤ w_max keeps half of every difference for ``half_life`` steps; 0 where none does.
 
     asinh(r̄/2) ≤ ln 2/n means h²w² ≤ 4s²q₀(1 − h²q₀/4) with s = 2·sinh(ln 2/n), q₀ = α ± w/2: a quadratic in w, of
-    which the lesser root of both signs is taken, less 10⁻⁵ of it for the rounding of float32.
+    which the lesser root of both signs is taken, less what rounding in the step's dtype can do to h and w.
 
     >>> limit = weight_limit(torch.tensor([0.1]), 1.0, 100.0)
     >>> round(float(half_lives(oscillator_growth(np.array([0.1]), -limit.double().numpy(), 1.0).rate)[0]), 1)
     100.0
     """
-    h = step.double() * (1 + 1e-6)
+    off = torch.finfo(step.dtype).eps
+    h = step.double() * time_span * (1 + 1e-6 + 5 * off)
     room = (stiffness * (4 - h**2 * stiffness)).clamp(min=0)
     share = (2 * math.sinh(math.log(2) / half_life)) ** 2
     square, linear, constant = h**2 * (1 + share / 4), (share * (2 - h**2 * stiffness)).abs(), share * room
     root = 2 * constant / (linear + torch.sqrt(linear**2 + 4 * square * constant)).clamp(min=1e-300)
-    return (root * (1 - 1e-5)).to(step.dtype)
+    return (root * (1 - 1e-5 - 2 * off)).to(step.dtype)
 
 
 def oscillator_memory(layer: Oscillators, spans: tuple[float, float], drive: float | None) -> MemoryCertificate:

@@ -100,7 +100,7 @@ class StableRNN(DenseLayer):
         self.reparametrization, self.form = reparametrization, form
         self.half_life, self.forget_within, self.time_span = half_life, forget_within, time_span
         check_positive("time_span", time_span)
-        self._interval = None if half_life is forget_within is None else self._promised()
+        self._shares = None if half_life is forget_within is None else self._promised()
         self.backend, self.precision = check_backend(backend), precision
         super().__init__(
             input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device=device, dtype=dtype
@@ -111,7 +111,9 @@ class StableRNN(DenseLayer):
         shape = (self.hidden_size,) * (1 if self.form == "diagonal" else 2)
         self.new_parameter("weight_ih", layer, reverse, self.hidden_size, self.fan_in(layer))
         self.new_parameter("weight_hh", layer, reverse, *shape)
-        within = None if self._interval is None else Between(*self._interval)
+        within = (
+            None if self._shares is None else _Promised(*self._shares, self.step_size * self.time_span, self.integrator)
+        )
         self.constrain("weight_hh", layer, reverse, within or Stable(self.form, self.reparametrization))
         if self.bias:
             self.new_parameter("bias_ih", layer, reverse, self.hidden_size)
@@ -121,7 +123,7 @@ class StableRNN(DenseLayer):
         with torch.no_grad():
             for cell in self.cells():
                 nn.init.xavier_normal_(self.weight("weight_ih", *cell))
-                bound = self.hidden_size**-0.5 if self._interval is None else 3.0
+                bound = self.hidden_size**-0.5 if self._shares is None else 3.0
                 free = self.free_weight("weight_hh", *cell).uniform_(-bound, bound)
                 if self.reparametrization == "direct":
                     free.copy_(Stable(self.form, "softplus")(free))
@@ -138,7 +140,7 @@ class StableRNN(DenseLayer):
         return DenseMap(matrix, weight.new_ones(1, 1), weight.new_full((1,), self.step_size * span))
 
     def _promised(self) -> tuple[float, float]:
-        """Give the interval of w in which a unit keeps half_life and forget_within, less the rounding of float32."""
+        """Give the largest and the least −εw for which a unit keeps half_life and forget_within."""
         remember, forget = self.half_life, self.forget_within
         for name, steps in (("half_life", remember), ("forget_within", forget)):
             if steps is not None:
@@ -153,9 +155,7 @@ class StableRNN(DenseLayer):
         least = math.log(2) * self.time_span / forget if forget is not None else most / 100
         expected = "expected forget_within above half_life"
         require(most * (1 - 1e-4) > least * (1 + 1e-4), expected, f"got {forget} and {remember}")
-        # Per step a unit keeps 1 + εw or e^{εw}, and numbers near 1 are rounded by ε₃₂ = 1.2e-7 of themselves.
-        step = self.step_size * self.time_span
-        return -(most * (1 - 1e-5) - 4e-7) / step, -(least * (1 + 1e-5) + 4e-7) / step
+        return most, least
 
     def _rate(self, half_life: float) -> float:
         """Give −εw of a unit that keeps exactly half for so long, in steps of the longest span."""
@@ -207,6 +207,24 @@ class StableRNN(DenseLayer):
         """Show the unit's settings too."""
         names = ("activation", "reparametrization", "form", "step_size", "integrator")
         return ", ".join([super().extra_repr(), *(f"{name}={getattr(self, name)}" for name in names)])
+
+
+class _Promised(Between):
+    """Keep −τw between ``least`` and ``most``, τ the longest step, less what rounding in the weight's dtype can do."""
+
+    def __init__(self, most: float, least: float, step: float, integrator: str) -> None:
+        super().__init__(-most / step, -least / step)
+        self.step, self.exact = step, integrator == "exact"
+
+    def bounds(self, dtype: torch.dtype) -> tuple[float, float]:
+        """Draw the bounds together: w, τ and τw are rounded, and e^{τw} near 1; so is 1 + τw in the certificate."""
+        off = 8 * torch.finfo(dtype).eps
+        room = off * -self.low + (off if self.exact else 8 * torch.finfo(torch.float64).eps) / self.step
+        low, high = self.low + room, self.high - room
+        expected = f"expected a promised memory that weights in {dtype} can keep"
+        hint = "promise fewer steps, more room between half_life and forget_within, or take a finer dtype"
+        require(low < high < 0, expected, f"got w between {low:.3g} and {high:.3g}", hint)
+        return low, high
 
 
 def _exact(weight: Float[Tensor, " H"], span: Float[Tensor, "B 1"] | float) -> tuple[Tensor, Tensor]:

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, linalg
 
 from sostenuto.checks import check_count, check_positive, require
-from sostenuto.nn.certificates import Window
+from sostenuto.nn.certificates import Window, changed
 from sostenuto.nn.unicornn import UnICORNN
 
 _MARGIN = 1e-9
@@ -146,15 +146,18 @@ def slow_input_share(
 def answer_window(
     model: Any, epsilon: float, *, drive: float | None = None, spans: float | tuple[float, float] | None = None
 ) -> Window:
-    """Give the window that a classifier's probabilities depend on: older input moves none by more than ``epsilon``.
+    """Give the window that a model's answers depend on: older input moves none by more than ``epsilon``.
+
+    Answers are a classifier's probabilities; of another model, the numbers that its head gives.
 
     A probability of a softmax moves by at most √2/4·|Δscores|₂: its derivative is p_i(e_i − p), and |p_i(e_i − p)·δ| ≤
     p_i(1 − p_i)·(max δ − min δ) ≤ ¼·√2·|δ|₂. Scores are C h_T + d, so `MemoryCertificate.window` is asked with
-    √2/4·‖C‖₂. A stream may drop what is older, start from the zero state, and answer the same within ``epsilon``.
+    √2/4·‖C‖₂; other numbers move by at most ‖C‖₂. A stream may drop what is older, start from the zero state, and
+    answer the same within ``epsilon``.
 
     Args:
-        model: a classifier with ``layer`` and a linear ``head`` that reads the last state.
-        epsilon: the change of a probability.
+        model: one of `models.prediction`, with ``layer`` and a linear ``head`` that reads the last state.
+        epsilon: the change of an answer.
         drive: see `memory_certificate`; activations without a bound need it.
         spans: see `memory_certificate`; the answer then has seconds too.
 
@@ -168,6 +171,11 @@ def answer_window(
     """
     readout = getattr(model, "readout", "last")
     require(readout == "last", "expected a read-out of the last state", f"got {readout!r}", "older input stays in it")
+    check_positive("epsilon", epsilon)
+    if why := changed(model):
+        return Window(epsilon, None, None, why)
     weight = model.head.weight.detach().double()
-    scale = math.sqrt(2) / 4 * float(linalg.matrix_norm(weight, 2)) * (1 + _MARGIN)
+    if not bool(weight.isfinite().all()):
+        return Window(epsilon, None, None, "the weight of the head is not finite")
+    scale = (math.sqrt(2) / 4 if model.softmax else 1.0) * float(linalg.matrix_norm(weight, 2)) * (1 + _MARGIN)
     return model.layer.memory_certificate(spans=spans, drive=drive).window(epsilon, readout=scale)

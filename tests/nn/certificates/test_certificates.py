@@ -5,6 +5,7 @@
 import importlib.util
 import sys
 
+import mpmath
 import numpy as np
 import pytest
 import torch
@@ -12,7 +13,7 @@ import torch
 from sostenuto.benchmarks.certificates import certificates, largest_share, random_system, rate_limits
 from sostenuto.checks import InputError, MissingExtraError
 from sostenuto.nn.certificates import Certificate, contraction, discrete, lure, refused
-from sostenuto.nn.certificates.inequality import Solution, best_rate, form, verified
+from sostenuto.nn.certificates.inequality import Solution, best_rate, distortion, form, verified
 from sostenuto.nn.certificates.norms import expansion, growth
 from sostenuto.nn.certificates.riccati import search_with_one_multiplier
 from sostenuto.nn.certificates.semidefinite import search
@@ -340,3 +341,25 @@ def test_wrong_matrices_are_refused(arguments, options, message):
     with pytest.raises(InputError) as caught:
         build(A, W, options.get("B"), slope)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("scale", [1e4])
+def test_overshoot_is_a_number_in_every_unit(scale):
+    """States in units that are far apart: rounding hides the least eigenvalue of P, and its bound does not."""
+    units = torch.tensor([1.0, scale, scale**0.5]).double()
+    A = torch.tensor([[-2.0, 0.5, 0.2], [0.1, -2.0, 0.3], [0.4, 0.2, -2.0]]).double()
+    turned = A * units[:, None] / units
+    answer = lure(turned, torch.zeros(3, 3).double())
+    assert answer.holds
+    largest = max(float(torch.linalg.matrix_norm(torch.matrix_exp(t * turned), 2)) for t in (0.05, 0.2, 0.5))
+    assert largest <= answer.overshoot < 1e3 * scale
+
+
+def test_distortion_bounds_the_condition():
+    draw = np.random.default_rng(0)
+    for power in (0, 3, 12):
+        root = draw.normal(size=(4, 4))
+        metric = root @ root.T * np.outer(*(10.0 ** (power * np.array([0, -1, 1, 0.5])),) * 2)
+        with mpmath.workdps(60):
+            values = mpmath.eigsy(mpmath.matrix(metric.tolist()), eigvals_only=True)
+            assert distortion(metric) >= mpmath.sqrt(max(values) / min(values))

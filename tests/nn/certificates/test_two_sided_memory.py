@@ -263,3 +263,9 @@ def test_a_drive_bounds_states_only_where_the_linear_part_shrinks_them():
     state = linear(torch.full((3000, 1, 1), 2.0 / push, dtype=torch.float64))[1]
     assert float(state.detach()) == pytest.approx(found.levels[0].reach, rel=1e-6)
     assert abs(float(state.detach())) <= found.levels[0].reach * (1 + 1e-12)
+
+
+def test_dropout_between_layers_is_a_condition():
+    plain, dropping = (layers.LipschitzRNN(2, 4, 2, gamma=3.0, step_size=0.1, dropout=p) for p in (0.0, 0.5))
+    assert not any("dropout" in said for said in plain.memory_certificate().conditions)
+    assert dropping.memory_certificate().conditions[0].startswith("eval mode: dropout")

@@ -21,9 +21,29 @@ class Solution:
     @property
     def overshoot(self) -> float:
         """Bound what going from the norm of P to the Euclidean one can cost: √cond(P)."""
-        values = np.linalg.eigvalsh(self.metric)
-        error = 8 * len(values) * _EPS * values[-1]
-        return float(np.sqrt((values[-1] + error) / (values[0] - error)))
+        return distortion(self.metric)
+
+
+def distortion(metric: Float[np.ndarray, "state state"]) -> float:
+    """Bound √cond(P) of a positive definite P, however far apart the units of its states are.
+
+    Where rounding hides the least eigenvalue P is read as DP̂D, with D of powers of two and a diagonal of P̂ near one:
+    then cond(P) ≤ cond(P̂)·cond(D)².
+
+    >>> distortion(np.diag([1.0, 4.0])) >= 2, distortion(np.diag([1.0, 1e-40])) < 2e20
+    (True, True)
+    """
+    bound, scale = _condition(metric), np.exp2(np.round(np.log2(np.diag(metric)) / 2))
+    if not bound < 1e12:
+        bound = min(bound, _condition(metric / scale / scale[:, None]) * float(scale.max() / scale.min()) ** 2)
+    return float(np.sqrt(bound)) * (1 + 1e-15)
+
+
+def _condition(metric: np.ndarray) -> float:
+    """Bound cond(P) by its eigenvalues and the rounding in them; infinite where that hides the least."""
+    values = np.linalg.eigvalsh(metric)
+    error = 8 * len(values) * _EPS * values[-1]
+    return float((values[-1] + error) / (values[0] - error)) if values[0] > error else np.inf
 
 
 def form(
@@ -46,18 +66,17 @@ def form(
     turn = -1.0 if lower else 1.0
 
     def blocks(a: np.ndarray, b: np.ndarray, c: np.ndarray, p: np.ndarray, sign: float, lean: np.ndarray) -> np.ndarray:
+        left, side, end = a.T @ p, s * c.T * lean, sign * 2 * np.diag(lean)
         if discrete:
-            corner = a.T @ p @ a + sign * np.exp(-2 * rate) * p
-            side = a.T @ p @ b + s * c.T @ lean
-            end = b.T @ p @ b + sign * 2 * lean
+            corner = left @ a + sign * np.exp(-2 * rate) * p
+            side, end = side + left @ b, end + b.T @ p @ b
         else:
-            corner = a.T @ p + p @ a + 2 * (rate if sign < 0 else abs(rate)) * p
-            side = p @ b + s * c.T @ lean
-            end = sign * 2 * lean
+            corner = left + left.T + 2 * (rate if sign < 0 else abs(rate)) * p
+            side = side + p @ b
         return np.block([[corner, side], [side.T, end]])
 
-    form = turn * blocks(A, B, C, metric, -1.0, turn * np.diag(multipliers))
-    moved, own = np.abs(A) + system.rounding, np.diag(np.abs(multipliers))
+    form = turn * blocks(A, B, C, metric, -1.0, turn * multipliers)
+    moved, own = np.abs(A) + system.rounding, np.abs(multipliers)
     size = blocks(moved, np.abs(B), np.abs(C), np.abs(metric), 1.0, own)
     error = (2 * len(A) + 8) * _EPS * size
     if system.rounding:
@@ -104,25 +123,45 @@ def best_rate(
     What is left is S + 2rP ≺ 0 (or S ≺ e^{−2r}P): a generalized eigenvalue. The rate may be negative. With ``lower``
     it is the least one, S ≻ e^{−2r}P.
     """
+    return _best_rates(system, metric, multipliers[None], discrete=discrete, lower=lower)[0]
+
+
+def _best_rates(
+    system: SectorSystem,
+    metric: np.ndarray,
+    candidates: Float[np.ndarray, "candidate unit"],
+    *,
+    discrete: bool,
+    lower: bool,
+) -> list[float | None]:
+    """Give `best_rate` of several Λ with one P, in coordinates in which P is the identity."""
     A, B, C, s = system.linear, system.input, system.output, system.slope  # noqa: N806
-    slope_part = s * C.T * multipliers
-    if lower:
-        end, side, corner = np.diag(2 * multipliers) + B.T @ metric @ B, A.T @ metric @ B - slope_part, A.T @ metric @ A
-    elif discrete:
-        end, side, corner = np.diag(2 * multipliers) - B.T @ metric @ B, A.T @ metric @ B + slope_part, A.T @ metric @ A
-    else:
-        end, side, corner = np.diag(2 * multipliers), metric @ B + slope_part, A.T @ metric + metric @ A
     try:
         root = np.linalg.cholesky(metric)
-        half = np.linalg.solve(np.linalg.cholesky(end), side.T)
     except np.linalg.LinAlgError:
-        return None
-    left = np.linalg.solve(root, corner - half.T @ half if lower else corner + half.T @ half)
-    values = np.linalg.eigvalsh(_symmetric(np.linalg.solve(root, left.T)))
-    largest = float(values[0 if lower else -1])
-    if not discrete:
-        return -largest / 2
-    return -float(np.log(largest)) / 2 if largest > 0 else None
+        return [None] * len(candidates)
+    moved = metric @ A
+    corner = A.T @ moved if discrete else moved.T + moved
+    corner = np.linalg.solve(root, np.linalg.solve(root, corner).T)
+    side = np.linalg.solve(root, moved.T @ B if discrete else metric @ B)
+    lean = s * np.linalg.solve(root, C.T)
+    end = B.T @ metric @ B if discrete else np.zeros((B.shape[1],) * 2)
+    turn = -1.0 if lower else 1.0
+    rates: list[float | None] = []
+    for multipliers in candidates:
+        try:
+            half = np.linalg.cholesky(np.diag(2 * multipliers) - turn * end)
+        except np.linalg.LinAlgError:
+            rates.append(None)
+            continue
+        half = np.linalg.solve(half, (side + turn * lean * multipliers).T)
+        values = np.linalg.eigvalsh(_symmetric(corner + turn * half.T @ half))
+        edge = float(values[0 if lower else -1])
+        if discrete:
+            rates.append(-float(np.log(edge)) / 2 if edge > 0 else None)
+        else:
+            rates.append(-edge / 2)
+    return rates
 
 
 def _symmetric(matrix: np.ndarray) -> np.ndarray:
@@ -132,13 +171,19 @@ def _symmetric(matrix: np.ndarray) -> np.ndarray:
 def proved(
     system: SectorSystem, metric: np.ndarray, multipliers: np.ndarray, *, discrete: bool, lower: bool = False
 ) -> Solution | None:
-    """Give the pair with the best rate it proves, less what rounding takes; None where that is nothing."""
-    rate = best_rate(system, metric, multipliers, discrete=discrete, lower=lower)
-    if rate is None or not (lower or rate > 0):
-        return None
-    for share in (1e-9, 1e-6, 1e-3):
-        inside = rate + share * max(abs(rate), 1e-6) if lower else rate * (1 - share)
-        solution = Solution(metric, multipliers, inside)
-        if verified(system, solution, discrete=discrete, lower=lower):
-            return solution
+    """Give the pair with the best rate it proves, less what rounding takes; None where that is nothing.
+
+    Of several Λ, one per row, the best that passes the check is taken.
+    """
+    candidates = np.atleast_2d(multipliers)
+    rates = _best_rates(system, metric, candidates, discrete=discrete, lower=lower)
+    known = [(rate, units) for rate, units in zip(rates, candidates, strict=True) if rate is not None]
+    for rate, units in sorted(known, key=lambda pair: pair[0] if lower else -pair[0]):
+        if not (lower or rate > 0):
+            return None
+        for share in (1e-9, 1e-6, 1e-3):
+            inside = rate + share * max(abs(rate), 1e-6) if lower else rate * (1 - share)
+            solution = Solution(metric, units, inside)
+            if verified(system, solution, discrete=discrete, lower=lower):
+                return solution
     return None

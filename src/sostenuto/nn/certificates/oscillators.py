@@ -87,7 +87,7 @@ def half_lives(rate: Units) -> Units:
     >>> half_lives(np.array([0.0, 0.1])).round(3)
     array([ inf, 6.931])
     """
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", over="ignore"):
         return np.where(rate > 0, np.nextafter(LN2.low / np.where(rate > 0, rate, 1.0), 0.0), np.inf)
 
 

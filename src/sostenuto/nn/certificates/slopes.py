@@ -39,7 +39,11 @@ def decay_limit(system: SectorSystem) -> float:
 def _climb(system: SectorSystem, slopes: np.ndarray, discrete: bool, *, inward: bool = False) -> float:
     sign = -1.0 if inward else 1.0
     worst = -np.inf
-    for _ in range(_SWEEPS if len(system.linear) <= LARGE else 1):
+    if len(system.linear) > LARGE:
+        values = np.linalg.eigvals(system.at(slopes))
+        sizes = np.log(np.maximum(np.abs(values), 1e-300)) if discrete else np.real(values)
+        return float((sizes.min if inward else sizes.max)())
+    for _ in range(_SWEEPS):
         values, right = np.linalg.eig(system.at(slopes))
         sizes = np.log(np.maximum(np.abs(values), 1e-300)) if discrete else np.real(values)
         place = int(np.argmax(sign * sizes))

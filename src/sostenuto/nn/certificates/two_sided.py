@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from sostenuto.nn.certificates.equations import stein
-from sostenuto.nn.certificates.inequality import Solution, is_negative, proved, verified
+from sostenuto.nn.certificates.inequality import Solution, distortion, proved, verified
 from sostenuto.nn.certificates.interval import Interval
 from sostenuto.nn.certificates.riccati import search_with_one_multiplier
 from sostenuto.nn.certificates.semidefinite import has_solver, search
@@ -30,15 +30,9 @@ class Side:
     multipliers: Float[np.ndarray, " unit"] | None = None
 
     @property
-    def distortion(self) -> float | None:
+    def distortion(self) -> float:
         """Bound √cond(P), what going to the Euclidean norm and back costs."""
-        if self.metric is None:
-            return 1.0
-        values, eye = np.linalg.eigvalsh(self.metric), np.eye(len(self.metric))
-        low, high = float(values[0]) * (1 - 1e-6), float(values[-1]) * (1 + 1e-6)
-        none = np.zeros_like(self.metric)
-        sure = low > 0 and is_negative(low * eye - self.metric, none) and is_negative(self.metric - high * eye, none)
-        return float(np.sqrt(high / low)) * (1 + 1e-9) if sure else None
+        return 1.0 if self.metric is None else distortion(self.metric)
 
 
 def fastest(system: SectorSystem) -> Side | None:
@@ -131,11 +125,9 @@ def _fastest_part(system: SectorSystem) -> tuple[Solution | None, str]:
         return None, ""
     best = None
     for metric in _even_norms(system):
-        for multiplier in _multipliers(system, metric):
-            units = np.full(system.input.shape[1], multiplier)
-            solution = proved(system, metric, units, discrete=True, lower=True)
-            if solution is not None and (best is None or solution.rate < best.rate):
-                best = solution
+        solution = proved(system, metric, _multipliers(system, metric), discrete=True, lower=True)
+        if solution is not None and (best is None or solution.rate < best.rate):
+            best = solution
     test = "norm"
     if not system.is_linear and sum(system.input.shape) <= SMALL and has_solver():
         start = best.rate if best is not None else max(4 * limit, 0.1)
@@ -151,11 +143,9 @@ def _slowest_part(system: SectorSystem) -> tuple[Solution | None, str]:
         return None, ""
     best = None
     for metric in _even_norms(system, growing=True):
-        for multiplier in _multipliers(system, metric):
-            units = np.full(system.input.shape[1], multiplier)
-            solution = proved(system, metric, units, discrete=True)
-            if solution is not None and (best is None or solution.rate > best.rate):
-                best = solution
+        solution = proved(system, metric, _multipliers(system, metric), discrete=True)
+        if solution is not None and (best is None or solution.rate > best.rate):
+            best = solution
     if system.is_linear or (best is not None and best.rate > 0.9 * limit):
         return best, "norm"
     if sum(system.input.shape) <= SMALL and has_solver():
@@ -185,11 +175,12 @@ def _even_norms(system: SectorSystem, *, growing: bool = False) -> list[np.ndarr
     return candidates
 
 
-def _multipliers(system: SectorSystem, metric: np.ndarray) -> np.ndarray:
+def _multipliers(system: SectorSystem, metric: np.ndarray) -> Float[np.ndarray, "candidate unit"]:
     """Propose multipliers common to all units: around the one of the norm test in this norm."""
+    ones = np.ones((1, system.input.shape[1]))
     if system.is_linear:
-        return np.ones(1)
+        return ones
     values = np.linalg.eigvalsh(metric)
     push = values[-1] ** 0.5 * np.linalg.norm(system.input, 2)
     lean = system.slope * np.linalg.norm(system.output, 2) / max(float(values[0]), 1e-300) ** 0.5
-    return push / max(float(lean), 1e-300) * 4.0 ** np.arange(-3, 3)
+    return push / max(float(lean), 1e-300) * 4.0 ** np.arange(-3, 3)[:, None] * ones
