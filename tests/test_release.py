@@ -1,9 +1,11 @@
 """What comes with a release: the lock, the bill of materials, and the record of the wheel where little is allowed."""
 
+import itertools
 import json
 import re
 import tomllib
 from email.message import Message
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -78,3 +80,56 @@ def test_the_wheel_works_where_little_is_allowed() -> None:
     failed = {**tried[0], "steps": {**tried[0]["steps"], "fit": {"well": False}}}
     assert not wheel.sound(failed)
     assert not wheel.sound({**tried[0], "writable": 3})
+
+
+def test_slices_go_on_where_the_last_one_ended(monkeypatch, tmp_path):
+    """Each slice starts with an empty folder: what earlier ones computed comes with it, in pieces."""
+    slices = docs_module("slices", "release")
+    monkeypatch.setattr(slices, "PIECE", 200)
+    commands = []
+
+    def computes(command, **_):
+        commands.append(command)
+        folder = Path(command[command.index("--out") + 1])
+        folder.mkdir(parents=True, exist_ok=True)
+        before = len(list(folder.glob("cell*")))
+        (folder / f"cell{before}").write_text(f"{before} " * 30)
+        if before == 1:
+            (folder / "result.json").write_text("{}")
+        return SimpleNamespace(returncode=0 if before == 1 else slices.STOPPED)
+
+    monkeypatch.setattr(slices.subprocess, "run", computes)
+    ended = []
+    for number in range(3):
+        monkeypatch.setattr(slices, "RUNS", tmp_path / f"machine {number}")
+        ended.append(slices.run("miniature", tmp_path / "cells", tmp_path / "cells", 1.0, tmp_path))
+    assert ended == [3, 0, 0]
+    assert len(commands) == 2  # the third finds the result
+    assert 50 < float(commands[0][commands[0].index("--time-limit") + 1]) <= 60
+    kept = tmp_path / "machine 2" / "miniature" / "0"
+    assert sorted(path.name for path in kept.iterdir()) == ["cell0", "cell1", "result.json"]
+    assert 1 <= len(list((tmp_path / "cells").glob("cells.*"))) <= slices.PIECES
+    monkeypatch.setattr(slices, "PIECE", 10)
+    with pytest.raises(SystemExit, match="expected at most 8 pieces"):
+        slices.pack(kept, tmp_path / "cells")
+
+
+def test_what_is_queued_can_be_run() -> None:
+    """Every setting of the queue is one of its experiment's; plain rows have equal epochs; data fit a slice."""
+    from sostenuto.cli.options import named_values
+    from sostenuto.experiments.catalog import find
+
+    slices = docs_module("slices", "release")
+    for name, one in slices.QUEUE.items():
+        for command in one.commands:
+            verb, item, *words = command.split()
+            if verb != "reproduce":
+                assert command == "bench permuted_mnist"
+                continue
+            changes = named_values([value for before, value in itertools.pairwise(words) if before == "--set"])
+            settings = find(item).settings(words[words.index("--protocol") + 1], changes)
+            if "views=false" in words:
+                assert len({value for key, value in settings.items() if key.endswith(".epochs")}) == 1, name
+    assert all(row in slices.listing(ROOT) for row in slices.QUEUE)
+    page = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
+    assert [name for name in slices.QUEUE if f"release/slices.py run {name}" not in page and name not in page] == []

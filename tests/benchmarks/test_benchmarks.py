@@ -9,6 +9,7 @@ import pytest
 from sostenuto import benchmarks
 from sostenuto.benchmarks import import_time
 from sostenuto.checks import InputError
+from sostenuto.version import commit
 
 
 @pytest.mark.parametrize("name", benchmarks.names())
@@ -33,6 +34,7 @@ def test_a_stored_record_carries_date_device_and_versions(tmp_path) -> None:
     assert page["device"]["cores"] >= 1
     assert page["versions"]["torch"] != "not installed"
     assert page["date"].endswith("+00:00")
+    assert page["commit"] == commit()
     assert [entry.name for entry in path.parent.iterdir()] == ["import_time.json"]
 
 

@@ -6,7 +6,7 @@ A benchmark is a module of this package with
 - ``run(progress: bool = True) -> dict``, which measures and returns plain numbers, strings, lists and dicts, and
 - ``TIMED = True`` where the numbers are times: `store` then takes only the medians of several runs, with their spread.
 
-Adding one is adding one file. `store` writes a record with its date, device and versions.
+Adding one is adding one file. `store` writes a record with its date, commit, device and versions.
 """
 
 import datetime
@@ -24,6 +24,7 @@ from typing import Any
 from sostenuto.checks import check_choice, check_count, require
 from sostenuto.data.files.atomic import write_atomically
 from sostenuto.types import PathLike
+from sostenuto.version import commit
 
 STORED_RUNS = 5
 """Runs whose medians are stored where times are measured."""
@@ -104,13 +105,14 @@ def store(name: str, record: dict[str, Any], folder: PathLike = "results") -> Pa
 
 
 def environment() -> dict[str, Any]:
-    """Return what a number depends on: the date, the device it was measured on, and the versions.
+    """Return what a number depends on: the date, the commit, the device it was measured on, and the versions.
 
     >>> sorted(environment())
-    ['date', 'device', 'versions']
+    ['commit', 'date', 'device', 'versions']
     """
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    return {"date": now, "device": _device(), "versions": {"python": platform.python_version(), **_versions()}}
+    versions = {"python": platform.python_version(), **_versions()}
+    return {"date": now, "commit": commit(), "device": _device(), "versions": versions}
 
 
 def _module(name: str) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 from sostenuto.checks import InputError, sentence
 from sostenuto.data.files.atomic import write_atomically
-from sostenuto.experiments.provenance import UNKNOWN
+from sostenuto.version import UNKNOWN
 
 try:
     import fcntl

@@ -1,9 +1,8 @@
-"""Where a stored number comes from: the commit, a digest of the code that computed it, the command that repeats it."""
+"""Where a stored number comes from: a digest of the code that computed it, the command that repeats it."""
 
 import ast
 import hashlib
 import shlex
-import subprocess
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -12,30 +11,6 @@ from typing import Any
 from sostenuto.version import __version__
 
 PACKAGE = Path(__file__).parents[1]
-UNKNOWN = "unknown"
-"""What was not recorded."""
-
-
-@cache
-def commit() -> str:
-    """Return the commit of the checkout, with ``+`` where files of it are changed; unknown in an installed package.
-
-    >>> len(commit()) > 0
-    True
-    """
-    folder = PACKAGE.parents[1]
-    if not (folder / ".git").exists():
-        return UNKNOWN
-
-    def git(*arguments: str) -> str:
-        command = ["git", "-C", str(folder), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.strip()
-
-    try:
-        changed = git("status", "--porcelain", "--untracked-files=no", "--", "src")
-        return git("rev-parse", "--short=12", "HEAD") + ("+" if changed else "")
-    except (OSError, subprocess.SubprocessError):
-        return UNKNOWN
 
 
 def code_digest(source: Path) -> str:

@@ -11,13 +11,14 @@ from sostenuto.data.files.atomic import write_atomically
 from sostenuto.experiments.catalog import ROOT, Experiment, find
 from sostenuto.experiments.expectation import DATA_MISSING, NOT_MEASURED, STAND_IN, overall
 from sostenuto.experiments.jobs import alongside
-from sostenuto.experiments.provenance import command, commit
+from sostenuto.experiments.provenance import command
 from sostenuto.experiments.stored import default_folder
 from sostenuto.experiments.workbench import DataMissingError, StoppedError, Workbench
 from sostenuto.report.experiment import render
 from sostenuto.results import ExperimentResult
 from sostenuto.training.processes import environment
 from sostenuto.types import PathLike
+from sostenuto.version import commit
 
 
 def reproduce(

@@ -25,11 +25,12 @@ from sostenuto.experiments.expectation import (
     ONE_SEED,
     UNDECIDED,
 )
-from sostenuto.experiments.provenance import code_digest, commit
+from sostenuto.experiments.provenance import code_digest
 from sostenuto.experiments.settings import Settings
 from sostenuto.report.experiment import Drawing
 from sostenuto.report.figures.plot import Draw, plotted
 from sostenuto.results import ExperimentNumber, ExperimentTable
+from sostenuto.version import commit
 
 Item = TypeVar("Item")
 
