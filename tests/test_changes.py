@@ -243,9 +243,37 @@ names = [each.name for each in baseline_predictions(batch, batch, encoding)]
 assert "first class" in names, names
 """
 
+CERTIFICATE = {
+    "nn/certificates/bounded.py": '''
+from sostenuto.nn.certificates.certificate import Certificate, fails
+from sostenuto.nn.certificates.unit import DenseUnit
+
+
+def certify_bounded(unit: DenseUnit) -> Certificate:
+    """Test whether ‖W‖ < 1."""
+    size = float(unit.weight.norm())
+    said = "‖W‖ < 1"
+    return Certificate("bounded", size < 1, "norm", said, reason="" if size < 1 else fails(said, size))
+''',
+    "nn/certificates/__init__.py": [
+        ('        "contraction": "certify', '        "bounded": "certify_bounded",\n        "contraction": "certify'),
+        (
+            "    from sostenuto.nn.certificates.certificate import",
+            "    from sostenuto.nn.certificates.bounded import certify_bounded\n"
+            "    from sostenuto.nn.certificates.certificate import",
+        ),
+    ],
+}
+USE_CERTIFICATE = """
+layer = so.nn.LipschitzRNN(2, 4)
+assert layer.certificate("bounded").holds == bool(layer.weight_hh_l0.norm() < 1)
+assert not so.nn.GRU(2, 4).certificate("bounded").holds
+"""
+
 TOYS = {
     "an activation of the dense and diagonal recurrences": (ACTIVATION, USE_ACTIVATION),
     "a layer": (LAYER, USE_LAYER),
+    "a kind of certificate": (CERTIFICATE, USE_CERTIFICATE),
     "an audit": (AUDIT, USE_AUDIT),
     "a data format": (FORMAT, USE_FORMAT),
     "an attack": (ATTACK, USE_ATTACK),

@@ -8,10 +8,8 @@ import torch
 from torch import nn
 
 from sostenuto.checks import check_choice, check_positive, require
-from sostenuto.nn.certificates import Certificate, MemoryCertificate, changed, not_provable, refused
+from sostenuto.nn.certificates import KINDS, Certificate, MemoryCertificate, changed, not_provable, refused
 
-CERTIFICATES = ("contraction", "lure", "discrete", "settling", "discrete settling")
-"""What `Certified.certificate` can be asked for."""
 GATED = "a gate can close, and then nothing of the state is left, or stay open, and then all of it"
 
 
@@ -48,7 +46,7 @@ class Certified:
         Returns:
             The certificate; a subclass that changes a method of the recurrence gets none.
         """
-        check_choice("kind", kind, CERTIFICATES)
+        check_choice("kind", kind, tuple(KINDS))
         if spans is not None:
             hint = "spans are steps of the map that is run; ask for 'discrete'"
             require(kind.startswith("discrete"), f"expected no spans with {kind!r}", "got some", hint)

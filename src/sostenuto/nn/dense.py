@@ -1,10 +1,8 @@
 """Layers of the form h ← P h + Q σ(W h + z): what they share on top of the dense scan."""
 
 import copy
-import math
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -12,10 +10,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sostenuto.nn import certificates
 from sostenuto.nn.base import Below, Lengths
-from sostenuto.nn.certificates import Certificate, MemoryCertificate, not_provable, refused
-from sostenuto.nn.certificates.settling import settling
+from sostenuto.nn.certificates import KINDS, Certificate, DenseUnit, MemoryCertificate, not_provable, refused
 from sostenuto.nn.certificates.spans import Derivative, SpanCurve
 from sostenuto.nn.certificates.system import SectorSystem, bare, sector_system
 from sostenuto.nn.certified import GATED
@@ -149,24 +145,22 @@ class DenseLayer(FusedLayer):
         form = self.sector(layer, reverse=reverse)
         if isinstance(form, str):
             return refused(kind, "a linear part plus slopes, Ah + Bσ(Wh + z)", form)
-        if kind in ("contraction", "lure"):
-            test = certificates.contraction if kind == "contraction" else certificates.lure
-            return test(form.linear, form.weight, self.activation, B=form.gain)
-        discrete = kind.startswith("discrete")
-        if discrete and self.step_size is None:
-            return refused(kind, "a step_size", "1/T of each sequence")
-        if discrete and (not self.fused or (kind != "discrete" and self.integrator != "euler")):
-            return refused(kind, "a step that is one fused map", f"the integrator {self.integrator!r}")
-        if kind == "discrete":
-            return self._certify_map(layer, reverse, spans)
-        if bool(form.linear.any()) or form.gain is not None:
-            name = type(self).__name__.removeprefix("Parametrized")
-            return refused(kind, "a unit without a linear part, h′ = σ(Wh + z)", f"{name} has one")
-        if not discrete:
-            return settling(form.weight, self.activation)
-        shortest, longest = (self.step_size * span for span in spans)
-        certificate = settling(form.weight, self.activation, step_size=longest, shortest=shortest)
-        return certificates.over_spans(certificate, spans)
+        step_size = getattr(self, "step_size", 1.0)
+        name = type(self).__name__.removeprefix("Parametrized")
+        unit = DenseUnit(
+            name,
+            form.linear,
+            form.weight,
+            form.gain,
+            self.activation,
+            step_size,
+            self.integrator,
+            self.fused,
+            spans,
+            lambda span: self.discrete_map(layer, reverse=reverse, span=span).full(),
+            lambda: self._curve(layer, reverse, spans, SLOPES[self.activation]),
+        )
+        return KINDS[kind](unit)
 
     def _certify_memory(self, spans: tuple[float, float], drive: float | None) -> MemoryCertificate:
         """Bound both sides of the map that is run."""
@@ -212,30 +206,3 @@ class DenseLayer(FusedLayer):
         if self.activation not in SLOPES:
             return f"{self.activation} closes, and jumps where its threshold is above 0"
         return GATED if getattr(self, "gated", False) else f"a step by {self.integrator!r} is not one map of this form"
-
-    def _certify_map(self, layer: int, reverse: bool, spans: tuple[float, float]) -> Certificate:
-        """Test the map of one time span, or of all between two where one norm serves them all.
-
-        An Euler step moves the difference of two states along a line, δ + τv, and every norm is convex on a line: what
-        shrinks by ρ in the longest span τ₊ shrinks by at least 1 − (τ/τ₊)(1 − ρ) in a span τ. An exact step of
-        independent units decays in every unit, the least in the shortest span. Other steps move along a curve, which
-        is followed in the norm of the longest span.
-        """
-        shortest, longest = spans
-
-        def prove(span: float) -> Certificate:
-            linear, weight, gain = self.discrete_map(layer, reverse=reverse, span=span).full()
-            return certificates.discrete(linear, weight, self.activation, Q=gain)
-
-        certificate = prove(shortest if self.integrator == "exact" else longest)
-        if certificate.rate is None or shortest == longest or self.integrator == "exact":
-            return certificates.over_spans(certificate, spans)
-        if self.integrator == "euler":
-            share = shortest / longest * -math.expm1(-certificate.rate)
-            certificate = replace(certificate, rate=-math.log1p(-share) * (1 - 1e-12))
-            return certificates.over_spans(certificate, spans)
-        curve = self._curve(layer, reverse, spans, SLOPES[self.activation])
-        certificate = certificates.over_curve(curve, prove)
-        if certificate is None:
-            return refused("discrete", "one norm for all time spans", f"{shortest:g} to {longest:g}")
-        return certificates.over_spans(certificate, spans)

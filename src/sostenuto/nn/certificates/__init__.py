@@ -5,12 +5,14 @@ Names are imported when first used: a layer needs the forms of a certificate, an
 
 from typing import TYPE_CHECKING
 
-from sostenuto.lazy import lazy_names
+from sostenuto.lazy import LazyTable, lazy_names
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sostenuto.nn.certificates.blocks import BlockMaps, block_memory
     from sostenuto.nn.certificates.certificate import Certificate, changed, fails, over_spans, refused
-    from sostenuto.nn.certificates.maps import discrete
+    from sostenuto.nn.certificates.maps import certify_discrete, discrete
     from sostenuto.nn.certificates.memory import (
         LevelDecay,
         MemoryCertificate,
@@ -19,20 +21,43 @@ if TYPE_CHECKING:
         not_provable,
         remembering,
     )
-    from sostenuto.nn.certificates.norms import contraction
+    from sostenuto.nn.certificates.norms import certify_contraction, contraction
     from sostenuto.nn.certificates.oscillators import OscillatorGrowth, half_lives, oscillator_growth
-    from sostenuto.nn.certificates.sector import lure
-    from sostenuto.nn.certificates.spans import over_curve
+    from sostenuto.nn.certificates.sector import certify_lure, lure
+    from sostenuto.nn.certificates.settling import certify_discrete_settling, certify_settling
+    from sostenuto.nn.certificates.unit import DenseUnit
+
+KINDS: "LazyTable[Callable[[DenseUnit], Certificate]]" = LazyTable(
+    __name__,
+    {
+        "contraction": "certify_contraction",
+        "lure": "certify_lure",
+        "discrete": "certify_discrete",
+        "settling": "certify_settling",
+        "discrete settling": "certify_discrete_settling",
+    },
+)
+"""What a layer's `certificate` can be asked for, and the function of a `DenseUnit` that answers.
+
+A kind that covers time spans begins with "discrete".
+"""
 
 __all__ = [
+    "KINDS",
     "BlockMaps",
     "Certificate",
+    "DenseUnit",
     "LevelDecay",
     "MemoryCertificate",
     "OscillatorGrowth",
     "Window",
     "block_memory",
     "both_directions",
+    "certify_contraction",
+    "certify_discrete",
+    "certify_discrete_settling",
+    "certify_lure",
+    "certify_settling",
     "changed",
     "contraction",
     "discrete",
@@ -41,7 +66,6 @@ __all__ = [
     "lure",
     "not_provable",
     "oscillator_growth",
-    "over_curve",
     "over_spans",
     "refused",
     "remembering",

@@ -1,15 +1,18 @@
 """The test for the map that is really run: h ← F h + Q σ(W h + z)."""
 
 import math
+from dataclasses import replace
 
 from jaxtyping import Float
 from torch import Tensor
 
-from sostenuto.nn.certificates.certificate import Certificate, fails
+from sostenuto.nn.certificates.certificate import Certificate, fails, over_spans, refused
 from sostenuto.nn.certificates.norms import DISCRETE, expansion
 from sostenuto.nn.certificates.sector import inequality_certificate, linear_certificate
 from sostenuto.nn.certificates.slopes import rate_limit
+from sostenuto.nn.certificates.spans import over_curve
 from sostenuto.nn.certificates.system import Slope, sector_system
+from sostenuto.nn.certificates.unit import DenseUnit
 
 SCHUR = "[[FᵀPF − ρ²P, FᵀPQ + sWᵀΛ], [QᵀPF + sΛW, QᵀPQ − 2Λ]] ≺ 0 for some P ≻ 0, diagonal Λ ≻ 0 and ρ = e^{−rate}"
 _STABLE = "eigenvalues of F + Q diag(k) W inside the unit circle for all slopes k"
@@ -58,3 +61,32 @@ def discrete(
     else:
         start, floor = 0.0, Certificate("discrete", False, "norm", DISCRETE, reason=fails(DISCRETE, value))
     return inequality_certificate(floor, system, start, limit, SCHUR, discrete=True)
+
+
+def certify_discrete(unit: DenseUnit) -> Certificate:
+    """Test a layer's map of one time span, or of all between two where one norm serves them all.
+
+    An Euler step moves the difference of two states along a line, δ + τv, and every norm is convex on a line: what
+    shrinks by ρ in the longest span τ₊ shrinks by at least 1 − (τ/τ₊)(1 − ρ) in a span τ. An exact step of independent
+    units decays in every unit, the least in the shortest span. Other steps move along a curve, which is followed in the
+    norm of the longest span.
+    """
+    if refusal := unit.without_step("discrete"):
+        return refusal
+    shortest, longest = unit.spans
+
+    def prove(span: float) -> Certificate:
+        linear, weight, gain = unit.step(span)
+        return discrete(linear, weight, unit.activation, Q=gain)
+
+    certificate = prove(shortest if unit.integrator == "exact" else longest)
+    if certificate.rate is None or shortest == longest or unit.integrator == "exact":
+        return over_spans(certificate, unit.spans)
+    if unit.integrator == "euler":
+        share = shortest / longest * -math.expm1(-certificate.rate)
+        certificate = replace(certificate, rate=-math.log1p(-share) * (1 - 1e-12))
+        return over_spans(certificate, unit.spans)
+    certificate = over_curve(unit.curve(), prove)
+    if certificate is None:
+        return refused("discrete", "one norm for all time spans", f"{shortest:g} to {longest:g}")
+    return over_spans(certificate, unit.spans)

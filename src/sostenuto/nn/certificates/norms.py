@@ -6,6 +6,7 @@ from torch import Tensor
 
 from sostenuto.nn.certificates.certificate import Certificate, fails
 from sostenuto.nn.certificates.system import SectorSystem, Slope, sector_system
+from sostenuto.nn.certificates.unit import DenseUnit
 
 CONTINUOUS = "μ₂(A) + s‖B‖₂‖W‖₂ < 0"
 DISCRETE = "‖F‖₂ + s‖Q‖₂‖W‖₂ < 1"
@@ -40,6 +41,11 @@ def contraction(
     if value + slack >= 0:
         return Certificate("contraction", False, "norm", CONTINUOUS, reason=fails(CONTINUOUS, value))
     return Certificate("contraction", True, "norm", CONTINUOUS, rate=-(value + slack), overshoot=1.0)
+
+
+def certify_contraction(unit: DenseUnit) -> Certificate:
+    """Test a layer's differential equation."""
+    return contraction(unit.linear, unit.weight, unit.activation, B=unit.gain)
 
 
 def growth(system: SectorSystem) -> tuple[float, float]:

@@ -13,7 +13,8 @@ from sostenuto.nn.certificates.inequality import Solution, verified
 from sostenuto.nn.certificates.riccati import search_with_one_multiplier
 from sostenuto.nn.certificates.semidefinite import has_solver, search
 from sostenuto.nn.certificates.slopes import rate_limit
-from sostenuto.nn.certificates.system import SectorSystem, Slope, sector_system
+from sostenuto.nn.certificates.system import SectorSystem, Slope, bare, sector_system
+from sostenuto.nn.certificates.unit import DenseUnit
 from sostenuto.nn.certificates.units import Part, joined, parts
 
 LARGEST = 64
@@ -68,6 +69,11 @@ def lure(
     return inequality_certificate(floor, system, -(value + slack), limit, LURE, discrete=False)
 
 
+def certify_lure(unit: DenseUnit) -> Certificate:
+    """Test a layer's differential equation."""
+    return lure(unit.linear, unit.weight, unit.activation, B=unit.gain)
+
+
 def inequality_certificate(
     floor: Certificate, system: SectorSystem, start: float, limit: float, condition: str, *, discrete: bool
 ) -> Certificate:
@@ -114,7 +120,8 @@ def _by_parts(
 def linear_certificate(kind: str, system: SectorSystem, limit: float, *, discrete: bool) -> Certificate:
     """Prove a rate just below the slowest eigenvalue's by a solution of Lyapunov's equation."""
     condition = "FᵀPF ≺ e^{−2r}P for some P ≻ 0" if discrete else "AᵀP + PA + 2rP ≺ 0 for some P ≻ 0"
-    solution = _linear(system, limit, discrete=discrete)
+    alone = bare(system)
+    solution = _by_parts(alone, parts(alone), discrete=discrete, start=0.0, limit=limit)
     if solution is not None:
         return _solved(kind, "linear", condition, replace(solution, multipliers=np.ones(0)))
     why = f"rounding hides the decay of {limit:.3g}"
@@ -122,18 +129,16 @@ def linear_certificate(kind: str, system: SectorSystem, limit: float, *, discret
 
 
 def _linear(system: SectorSystem, limit: float, *, discrete: bool) -> Solution | None:
-    bare = SectorSystem(
-        system.linear, np.zeros((len(system.linear), 0)), np.zeros((0, len(system.linear))), 0.0, system.rounding
-    )
-    eye, units = np.eye(len(bare.linear)), np.ones(system.input.shape[1])
+    alone = bare(system)
+    eye, units = np.eye(len(alone.linear)), np.ones(system.input.shape[1])
     for share in (1e-9, 1e-6, 1e-4, 1e-2, 0.1, 0.5, 0.9):
         # A limit of infinity is a nilpotent map, whose rate is as large as one likes to ask for.
         rate = (1 - share) * min(limit, 36.0) if discrete else (1 - share) * limit
         if discrete:
-            metric = stein(np.exp(rate) * bare.linear, eye)
+            metric = stein(np.exp(rate) * alone.linear, eye)
         else:
-            metric = lyapunov_equation(bare.linear + rate * eye, eye)
-        if metric is not None and verified(bare, Solution(metric, np.ones(0), rate), discrete=discrete):
+            metric = lyapunov_equation(alone.linear + rate * eye, eye)
+        if metric is not None and verified(alone, Solution(metric, np.ones(0), rate), discrete=discrete):
             return Solution(metric, units, rate)
     return None
 

@@ -5,8 +5,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sostenuto.checks import check_choice, check_positive, require
-from sostenuto.nn.certificates.certificate import Certificate, fails
+from sostenuto.nn.certificates.certificate import Certificate, fails, over_spans, refused
 from sostenuto.nn.certificates.system import matrix
+from sostenuto.nn.certificates.unit import DenseUnit
 from sostenuto.ops.activation import SLOPES, TABLE
 
 CONTINUOUS = "λ_max(W + Wᵀ) < 0"
@@ -67,6 +68,26 @@ def settling(
         rate=rate,
         scope="constant input",
     )
+
+
+def certify_settling(unit: DenseUnit) -> Certificate:
+    """Test a layer's differential equation."""
+    return _with_linear_part("settling", unit) or settling(unit.weight, unit.activation)
+
+
+def certify_discrete_settling(unit: DenseUnit) -> Certificate:
+    """Test a layer's Euler steps: the longest decides for all, and the rate is the shortest one's."""
+    kind = "discrete settling"
+    if refusal := unit.without_step(kind, euler=True) or _with_linear_part(kind, unit):
+        return refusal
+    shortest, longest = ((unit.step_size or 0.0) * span for span in unit.spans)
+    return over_spans(settling(unit.weight, unit.activation, step_size=longest, shortest=shortest), unit.spans)
+
+
+def _with_linear_part(kind: str, unit: DenseUnit) -> Certificate | None:
+    if bool(unit.linear.any()) or unit.gain is not None:
+        return refused(kind, "a unit without a linear part, h′ = σ(Wh + z)", f"{unit.name} has one")
+    return None
 
 
 def _rate(margin: float, step_size: float | None) -> float:
