@@ -36,7 +36,7 @@ def imported(source: Path) -> set[Path]:
     every experiment reads its data by `sostenuto.data`. What runs and shows experiments does not count.
 
     >>> used = {path.relative_to(PACKAGE).as_posix() for path in imported(PACKAGE / "kernels" / "recurrent_ntk.py")}
-    >>> "ops/recurrent_ntk/cpu/kernel.py" in used, "ops/dense/reference.py" in used
+    >>> "ops/recurrent_ntk/cpu/kernel.py" in used, "nn/dense.py" in used
     (True, False)
     """
     used, left = set[Path](), [source, PACKAGE / "data" / "registry.py"]
