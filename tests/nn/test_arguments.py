@@ -33,7 +33,8 @@ for name, kind in LAYERS.items():
     nothing = (None,) * len(layer.state_names)
     refused("to be a tensor, got NoneType; leave the state out to start from 0", lambda: layer(x, nothing))
     refused("expected state to be a tensor or a tuple of them, got ndarray", lambda: layer(x, np.zeros((1, 3, 4))))
-    refused(f"expected a state of {len(nothing)} parts", lambda: layer(x, (torch.zeros(1, 3, 4),) * 3))
+    wanted = "one part (" if len(nothing) == 1 else f"{len(nothing)} parts ("
+    refused(f"expected a state of {wanted}", lambda: layer(x, (torch.zeros(1, 3, 4),) * 3))
     refused("expected num_layers to be a whole number of at least 1, got 2.0", lambda: kind(2, 4, num_layers=2.0))
     refused("expected num_layers to be a whole number of at least 1, got 0", lambda: kind(2, 4, num_layers=0))
     refused("expected hidden_size to be a whole number of at least 1, got '4'", lambda: kind(2, "4"))

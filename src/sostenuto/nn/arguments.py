@@ -48,7 +48,8 @@ def given_state(state: Any, hx: Any, names: tuple[str, ...], like: Tensor) -> An
         raise InputError(sentence("expected state to be a tensor or a tuple of them", f"got {type(state).__name__}"))
     parts = (state,) if isinstance(state, Tensor) else tuple(state)
     if len(parts) != len(names):
-        raise InputError(sentence(f"expected a state of {len(names)} parts {names}", f"got {len(parts)}"))
+        wanted = "one part" if len(names) == 1 else f"{len(names)} parts"
+        raise InputError(sentence(f"expected a state of {wanted} ({', '.join(names)})", f"got {len(parts)}"))
     for name, part in zip(names, parts, strict=True):
         check_tensor(f"the state's {name}", part, like)
     return state
