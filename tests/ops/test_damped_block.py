@@ -5,7 +5,7 @@
 import pytest
 import torch
 
-from sostenuto.ops.damped_block import BlockWeights, damped_block
+from sostenuto.ops.damped_block import BlockWeights, compiled_steps, damped_block
 from tests.laws.op_laws import close
 
 F64 = torch.float64
@@ -98,3 +98,40 @@ def test_rows_of_several_threads(monkeypatch):
     pairs = (differentiated(name, inputs, start, weights, None, arriving, F64) for name in ("reference", "cpu"))
     for truth, found in zip(*pairs, strict=True):
         close(found.detach(), truth.detach(), 1e-12)
+
+
+@pytest.mark.parametrize("spanned", [False, True])
+def test_without_gradients_it_is_the_same(spanned):
+    inputs, start, weights = make(37, 9, 11, spanned=spanned)
+    lengths = torch.randint(1, 38, (9,))
+    recorded = damped_block(inputs, start.clone().requires_grad_(), weights, lengths=lengths, backend="cpu")
+    for one, other in zip(damped_block(inputs, start, weights, lengths=lengths, backend="cpu"), recorded, strict=True):
+        close(one, other.detach(), 1e-14)
+
+
+def test_another_number_of_threads_backward(monkeypatch):
+    inputs, start, weights = make(20, 9, 5)
+    leaf = inputs.clone().requires_grad_()
+    outputs, _ = damped_block(leaf, start, weights, backend="cpu")
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
+    (found,) = torch.autograd.grad(outputs.square().sum(), leaf)
+    outputs, _ = damped_block(leaf, start, weights, backend="reference")
+    (truth,) = torch.autograd.grad(outputs.square().sum(), leaf)
+    close(found, truth, 1e-12)
+
+
+@pytest.mark.parametrize("channels", [None, 4])
+def test_steps_of_several_blocks_at_once(channels):
+    inputs, start, first = make(1, 3, 13)
+    second = make(2, 3, 13, bias=False)[2]
+    widening = None if channels is None else (torch.randn(13, channels, dtype=F64), torch.randn(13, dtype=F64))
+    x = inputs[0] if channels is None else torch.randn(3, channels, dtype=F64)
+    states = torch.stack([start, start.flip(0)])
+    step = compiled_steps([first, second], widening)
+    assert step is not None
+    output, real, imaginary = step(x, *states.chunk(2, dim=-1))
+    stream = (x if widening is None else torch.nn.functional.linear(x, *widening))[None]
+    for block, weights in enumerate((first, second)):
+        stream, last = damped_block(stream, states[block], weights, backend="reference")
+        close(torch.cat([real[block], imaginary[block]], dim=-1), last, 1e-13)
+    close(output, stream[0], 1e-13)

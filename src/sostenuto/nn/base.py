@@ -26,6 +26,8 @@ Below = list[Float[Tensor, "T B _"]]
 """The input, and then the output of every layer underneath, the nearest last."""
 Parts = tuple[Float[Tensor, "B H"], ...]
 """The components of a state."""
+AllParts = tuple[Float[Tensor, "L B H"], ...]
+"""The components of the states of all layers."""
 Spans = Float[Tensor, "T B"] | None
 Lengths = Int[Tensor, " B"] | None
 Ran = tuple[Float[Tensor, "T B _"], Parts]
@@ -193,6 +195,14 @@ class RecurrentLayer(Contract, ConstrainedModule, ABC):
         A time span of 0 (padding) must leave the state unchanged, so that the state returned is the one at each
         sequence's own end; ``lengths`` is given where ``timespans`` are 1 and 0 because of them alone.
         """
+
+    def step_layers(
+        self,
+        x: Float[Tensor, "B d"],  # noqa: ARG002
+        state: AllParts,  # noqa: ARG002
+    ) -> tuple[Float[Tensor, "B H"], AllParts] | None:
+        """Advance all layers one step at once, without gradients; None: they run one by one."""
+        return None
 
     def space_time_scales(self, layer: int, scales: Float[Tensor, " H"]) -> None:
         """Give independent units these time scales, in steps; other recurrences stay as they are."""

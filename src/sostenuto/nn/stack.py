@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from sostenuto.checks import InputError, check_choice, require, sentence
 from sostenuto.nn import LAYERS
-from sostenuto.nn.base import Below, Lengths, Parts, Ran, Recipe, RecurrentLayer, Spans
+from sostenuto.nn.base import AllParts, Below, Lengths, Parts, Ran, Recipe, RecurrentLayer, Spans
 from sostenuto.nn.certificates import BlockMaps, Certificate, MemoryCertificate, block_memory
 from sostenuto.nn.damped_oscillators import DampedOscillators, check_time_scales
-from sostenuto.ops.damped_block import LEAST_ROWS, BlockWeights, damped_block, mixed
+from sostenuto.ops.damped_block import LEAST_ROWS, BlockWeights, compiled_steps, damped_block, mixed
 from sostenuto.ops.dispatch import runs_eagerly
 
 RECURRENCES = tuple(name for name in LAYERS if name not in ("stack", "lstm", "gru", "rnn"))
@@ -191,8 +191,7 @@ class Stack(RecurrentLayer):
         """Run one block: read, normalize, look into the past, mix, add; damped oscillators in one op."""
         stream, inner = self._widened(layer, reverse, below[-1]), self.inner(reverse)
         norm, norm_bias, scale, direct, gate, gate_bias = self._maps(layer, reverse)
-        plain = runs_eagerly(stream) and stream.shape[0] * stream.shape[1] >= LEAST_ROWS
-        fused = plain and type(inner).run is DampedOscillators.run
+        fused = runs_eagerly(stream) and stream.shape[0] * stream.shape[1] >= LEAST_ROWS and self._is_fused(inner)
         normed = stream
         if not fused or self._has_clock(layer):
             normed = F.layer_norm(stream, (self.hidden_size,), norm, norm_bias)
@@ -201,17 +200,49 @@ class Stack(RecurrentLayer):
             timespans, lengths = passing if timespans is None else passing * timespans, None
         if fused and isinstance(inner, DampedOscillators):
             inner.record("scan")
-            spans = timespans if lengths is None else None
-            power, gain = inner.held(layer, False, None) if spans is None else inner.rates(layer, False)
-            readout, (enter, shift) = inner.weight("weight_hr", layer, False).view(2, -1), inner.input_map(layer, False)
-            parts = power, gain, readout, norm, norm_bias, enter, shift, scale, direct, gate, gate_bias, spans
+            weights = self._block_weights(layer, reverse, timespans if lengths is None else None)
             output, last = damped_block(
-                stream, torch.cat(state, dim=-1), BlockWeights(*parts), lengths=lengths, backend=inner.backend
+                stream, torch.cat(state, dim=-1), weights, lengths=lengths, backend=inner.backend
             )
             real, imaginary = last.chunk(2, dim=-1)
             return output, (real, imaginary)
         past, end = inner.run(layer, False, [normed], state, timespans, lengths)
         return mixed(stream, past, normed, scale, direct, gate, gate_bias), end
+
+    def step_layers(self, x: Float[Tensor, "B d"], state: AllParts) -> tuple[Float[Tensor, "B H"], AllParts] | None:
+        """Advance all blocks at once where one kernel does it."""
+        inner: Any = self.inner()
+        if type(self).run is not Stack.run or not self._is_fused(inner) or len(x) >= LEAST_ROWS:
+            return None
+        if any(self._has_clock(layer) for layer in range(self.num_layers)):
+            return None
+        step = self.derived("steps", 0, False, lambda: self._compiled_steps(inner))
+        if step is None:
+            return None
+        inner.record("scan")
+        output, real, imaginary = step(x, *state)
+        return output, (real, imaginary)
+
+    def _compiled_steps(self, inner: DampedOscillators) -> Any:
+        widening = None
+        if self.fan_in(0) != self.hidden_size:
+            bias = self.weight("bias_ih", 0, False) if self.bias else None
+            widening = self.weight("weight_ih", 0, False), bias
+        blocks = [self._block_weights(layer, False, None) for layer in range(self.num_layers)]
+        return compiled_steps(blocks, widening, backend=inner.backend)
+
+    @staticmethod
+    def _is_fused(inner: RecurrentLayer) -> bool:
+        """Whether a block around this recurrence is one op."""
+        return type(inner).run is DampedOscillators.run
+
+    def _block_weights(self, layer: int, reverse: bool, spans: Spans) -> BlockWeights:
+        """Gather the weights of a block around damped oscillators."""
+        inner: Any = self.inner(reverse)
+        norm, norm_bias, scale, direct, gate, gate_bias = self._maps(layer, reverse)
+        power, gain = inner.held(layer, False, None) if spans is None else inner.rates(layer, False)
+        readout, (enter, shift) = inner.weight("weight_hr", layer, False).view(2, -1), inner.input_map(layer, False)
+        return BlockWeights(power, gain, readout, norm, norm_bias, enter, shift, scale, direct, gate, gate_bias, spans)
 
     def vector_field(
         self, h: Float[Tensor, "*batch state"], x: Float[Tensor, "*batch channel"], *, layer: int = 0

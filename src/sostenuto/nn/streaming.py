@@ -80,28 +80,32 @@ def short_step(layer: Any, input_t: Tensor, state: Any) -> tuple[Tensor, Any]:
         cache.clear(layer)
     else:
         cache.check(layer)
-    below, single = [input_t.view(1, -1, layer.input_size)], input_t.ndim == 1
-    batch = below[0].shape[1]
+    x, single = input_t.view(-1, layer.input_size), input_t.ndim == 1
     if state is None:
-        rows = input_t.new_zeros(len(layer.state_names), layer.num_layers, batch, layer.hidden_size).unbind()
+        parts = x.new_zeros(len(layer.state_names), layer.num_layers, len(x), layer.hidden_size).unbind()
     else:
-        rows = (state,) if isinstance(state, Tensor) else state
-        rows = tuple(part.unsqueeze(1) for part in rows) if single else rows
-    ends: list[tuple[Tensor, ...]] = []
+        parts = (state,) if isinstance(state, Tensor) else state
+        parts = tuple(part.unsqueeze(1) for part in parts) if single else parts
     cache.running = True
     try:
-        for index in range(layer.num_layers):
-            output, end = layer.run(index, False, below, tuple(part[index] for part in rows), None, None)
-            below.append(output)
-            ends.append(end)
+        output, after = layer.step_layers(x, parts) or _layer_by_layer(layer, x, parts)
     finally:
         cache.running = False
-    columns = zip(*ends, strict=True)
-    after = [next(iter(parts))[None] if layer.num_layers == 1 else torch.stack(parts) for parts in columns]
     if single:
-        after = [part.squeeze(1) for part in after]
-    output = below[-1].view(*input_t.shape[:-1], -1)
-    return output, tuple(after) if len(after) > 1 else next(iter(after))
+        output, after = output[0], tuple(part.squeeze(1) for part in after)
+    return output, after if len(after) > 1 else next(iter(after))
+
+
+def _layer_by_layer(layer: Any, x: Tensor, parts: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+    below, ends = [x[None]], []
+    for index in range(layer.num_layers):
+        output, end = layer.run(index, False, below, tuple(part[index] for part in parts), None, None)
+        below.append(output)
+        ends.append(end)
+    columns = zip(*ends, strict=True)
+    return below[-1][0], tuple(
+        next(iter(column))[None] if len(ends) == 1 else torch.stack(column) for column in columns
+    )
 
 
 def _has_hooks(layer: nn.Module) -> bool:

@@ -1,12 +1,14 @@
 """A residual block around damped oscillators as one op: norm, input map, scan, mixing, gate and sum."""
 
+from collections.abc import Callable, Sequence
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from sostenuto.ops.backend import choose_backend
-from sostenuto.ops.damped_block.autograd import Block
-from sostenuto.ops.damped_block.reference import BlockWeights, damped_block_reference, mixed
+from sostenuto.ops.backend import choose_backend, kernels_of
+from sostenuto.ops.damped_block.autograd import run_block
+from sostenuto.ops.damped_block.reference import BlockWeights, Widening, damped_block_reference, mixed
 from sostenuto.ops.dispatch import needs_reference, runs_eagerly
 
 LEAST_ROWS = 64
@@ -14,7 +16,7 @@ LEAST_ROWS = 64
 WIDEST = 1024
 """Most units whose row a program of the GPU holds whole."""
 
-__all__ = ["LEAST_ROWS", "WIDEST", "BlockWeights", "damped_block", "mixed"]
+__all__ = ["LEAST_ROWS", "WIDEST", "BlockWeights", "Widening", "compiled_steps", "damped_block", "mixed"]
 
 
 def damped_block(
@@ -59,4 +61,36 @@ def damped_block(
     fused = same and plain and inputs.shape[0] * inputs.shape[1] >= LEAST_ROWS
     if not (fused and (chosen == "cpu" or (chosen == "gpu" and weights.spans is None and len(weights.norm) <= WIDEST))):
         return damped_block_reference(inputs, start, weights, lengths, backend=backend)
-    return Block.apply(inputs, start, lengths, *weights)  # pyright: ignore[reportReturnType]
+    return run_block(inputs, start, lengths, weights)
+
+
+def compiled_steps(
+    blocks: Sequence[BlockWeights], widening: Widening | None, *, backend: str = "auto"
+) -> Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]] | None:
+    """Lay all blocks out for single steps without gradients on the CPU; None where no kernel is built for them.
+
+    Args:
+        blocks: the weights of each block, without time spans.
+        widening: the map before the first block, if there is one.
+        backend: that of the scans.
+
+    Returns:
+        ``step(inputs, real, imaginary)``, which gives the output and the states after it, real and imaginary parts.
+
+    >>> one, eye = torch.ones(4), torch.eye(4)
+    >>> weights = BlockWeights(
+    ...     torch.zeros(2, 1, 1, 4), torch.ones(2, 1, 1, 4), torch.ones(2, 4), one, 0 * one, eye, None, one, one,
+    ...     torch.cat([eye, eye]), None,
+    ... )
+    >>> step = compiled_steps([weights, weights], None)
+    >>> [part.shape for part in step(torch.zeros(3, 4), torch.zeros(2, 3, 4), torch.zeros(2, 3, 4))]
+    [torch.Size([3, 4]), torch.Size([2, 3, 4]), torch.Size([2, 3, 4])]
+    """
+    tensors = [tensor for weights in blocks for tensor in weights if tensor is not None]
+    first = tensors[0]
+    same = all(tensor.dtype == first.dtype and tensor.device == first.device for tensor in tensors)
+    if not same or choose_backend(backend, first) != "cpu":
+        return None
+    kernels = kernels_of("sostenuto.ops.damped_block", first)
+    plan = kernels.plan_steps(blocks, widening)
+    return lambda *parts: kernels.step_blocks(plan, *parts)

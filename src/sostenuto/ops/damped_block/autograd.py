@@ -6,11 +6,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sostenuto.ops.backend import kernels_of
+from sostenuto.ops.backend import kernels_of, native_backend
 from sostenuto.ops.damped_block.reference import BlockWeights, damped_block_reference
 from sostenuto.ops.dispatch import recorded_gradients, run_adjoint
 
 _kernels = partial(kernels_of, "sostenuto.ops.damped_block")
+
+
+def run_block(inputs: Tensor, start: Tensor, lengths: Tensor | None, weights: BlockWeights) -> tuple[Tensor, Tensor]:
+    """Run the kernels of the device; on the CPU nothing is kept where no gradient is wanted."""
+    read = inputs, start, *weights
+    recorded = torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in read)
+    if recorded or native_backend(start) != "cpu":
+        return Block.apply(inputs, start, lengths, *weights)  # pyright: ignore[reportReturnType]
+    outputs, last, _ = _kernels(start).forward(inputs, start, weights, lengths, keep=False)
+    return outputs, last
 
 
 class Block(torch.autograd.Function):

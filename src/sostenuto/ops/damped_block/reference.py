@@ -8,6 +8,9 @@ from torch import Tensor
 
 from sostenuto.ops.damped import damped_scan, held_coefficients
 
+Widening = tuple[Float[Tensor, "H d"], Float[Tensor, " H"] | None]
+"""The map before the first block, where its input has another width, and its bias."""
+
 
 class BlockWeights(NamedTuple):
     """All weights of a block around damped oscillators; see `sostenuto.nn.Stack` for its equations.
