@@ -52,6 +52,7 @@ def oscillator_layers(
         The outputs (T, B, H), their largest (B, H), or those of some or no steps; the last y and z (L, B, H); and with
         ``memory="recompute"`` the record of drift.
 
+    >>> import torch
     >>> cell = Cell(torch.ones(2, 1), None, None, torch.ones(2), torch.full((2,), 0.1), None)
     >>> zero = torch.zeros(1, 2, 2)
     >>> oscillator_layers([torch.ones(9, 2, 1)], [cell], 1.0, zero, zero, give="peak").outputs.shape
