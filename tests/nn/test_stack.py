@@ -86,6 +86,14 @@ def test_is_the_equations_of_its_docstring(steps):
     assert count(Stack(6, 6)) == count(Stack(6, 6, clock=True)) - 7 == 3 * 36 + 11 * 6
 
 
+@pytest.mark.parametrize("step_size", [0.1, 0.5, 1.0])
+def test_oscillators_of_small_steps_start_no_faster_than_these(step_size):
+    stack = Stack(2, 16, layer="unicornn", layer_options={"step_size": step_size})
+    largest = step_size * torch.sigmoid(stack.recurrence.weight("time_scale", 0, False)).max()
+    assert 0.9 * step_size < largest < step_size
+    assert torch.isfinite(stack(torch.randn(200, 2, 2))[0]).all()
+
+
 def test_takes_a_class_and_the_options_of_its_own():
     stack = Stack(2, 8, layer=DampedOscillators, time_scales=(2.0, 50.0), layer_options={"backend": "reference"})
     assert isinstance(stack.recurrence, DampedOscillators)

@@ -66,6 +66,9 @@ MARGIN = 0.4
 """Share of the limit that is used. Uneven steps amplify an oscillation even inside the limit: with exponential gaps by
 10²² in 1000 steps at a share of 0.9, by at most 5 at 0.4."""
 
+_LARGEST_SHARE = 0.98
+"""Of the step that a unit can start with, so that its c can still be learned."""
+
 
 class OscillatorLayer(RecurrentLayer):
     """A recurrence z ← z − g ⊙ [tanh(w ⊙ y + V u + b) + α y], y ← y + g ⊙ z with g = Δt·σ̂(c)."""
@@ -113,7 +116,8 @@ class OscillatorLayer(RecurrentLayer):
     def space_time_scales(self, layer: int, scales: Float[Tensor, " hidden"]) -> None:
         """Set c, so that a unit turns once in its time scale, at most 1 radian per step: well inside stability."""
         step = 2 * math.pi / scales.clamp(min=2 * math.pi)
-        self.weight("time_scale", layer, False).copy_(torch.logit(step / self._steps[layer]))
+        share = (step / self._steps[layer]).clamp(max=_LARGEST_SHARE)  # no unit is faster than the step allows
+        self.weight("time_scale", layer, False).copy_(torch.logit(share))
         bound = math.sqrt(3 / self.fan_in(layer))
         self.weight("weight_ih", layer, False).uniform_(-bound, bound)
 
