@@ -7,8 +7,9 @@ from sklearn.base import clone
 import sostenuto as so
 from sostenuto.checks import InputError
 from sostenuto.estimators.forecast.backtest import LagRidge
-from sostenuto.estimators.forecast.mixture import conformal_quantile
-from sostenuto.estimators.forecast.series import find_seasons
+from sostenuto.estimators.forecast.mixture import conformal_quantile, recent_change
+from sostenuto.estimators.forecast.series import MOMENT, calendar_season, find_seasons
+from sostenuto.estimators.forecast.smoothing import SMOOTHERS, smoothed_forecasts
 
 HORIZON = 8
 
@@ -321,3 +322,91 @@ def test_a_short_season_is_found_and_not_a_multiple_of_it(season):
     noise = np.random.default_rng(season).normal(size=400)
     series = 10 + 0.02 * steps + 3 * np.sin(2 * np.pi * steps / season) + 0.4 * noise
     assert find_seasons(series[:, None]) == (season,)
+
+
+def test_smoothing_is_holt_and_winters_recursion_step_by_step():
+    values, season, horizon = seasonal(60), 12, 4
+    made = smoothed_forecasts(values[:, None], horizon, (0, season))[..., 0]
+    for place, period in enumerate((0, season)):
+        for index, (alpha, beta, damping) in enumerate(SMOOTHERS):
+            level = values[:period].mean() if period else 0.0
+            profile = list(values[:period] - level) if period else [0.0]
+            trend = 0.0
+            for step in range(period, len(values)):
+                phase, gain = step % len(profile), max(alpha, 1 / (step + 1))
+                error = values[step] - level - damping * trend - profile[phase]
+                level = level + damping * trend + gain * error
+                trend = damping * trend + (max(beta, 1 / max(step, 1)) * error if beta and step else 0.0)
+                if period:
+                    profile[phase] += max(0.3, 1 / (step // period + 1)) * (1 - gain) * error
+            ahead = np.arange(1, horizon + 1)
+            expected = [
+                level + sum(damping**k for k in range(1, h + 1)) * trend + profile[(step + h) % len(profile)]
+                for h in ahead
+            ]
+            np.testing.assert_allclose(made[place, index, -1], expected, rtol=1e-9, atol=1e-9)
+    last = smoothed_forecasts(values[:, None], horizon, (0, season), last=True)
+    np.testing.assert_array_equal(last[..., 0, :, 0], made[:, :, -1])
+
+
+def test_short_series_are_forecast_by_what_their_own_past_favors():
+    """Twenty steps leave no room to hold fits out, and yet say that there is a trend."""
+    ratios = []
+    for seed in range(6):
+        line = 2 * np.arange(24) + 2 * np.random.default_rng(seed).normal(size=24)
+        made = so.Forecaster(4, random_state=0).fit(line[:20]).predict()[:, 0]
+        ratios.append(rmse(made - line[20:]) / rmse(line[19] - line[20:]))
+    assert np.median(ratios) < 0.7
+
+
+def test_ridges_go_no_farther_from_simple_forecasts_than_they_did_before_a_jump():
+    series = seasonal(300)
+    fitted = small().fit(series[:200])
+    series[202:] += 500
+    simple = clone(fitted).fit(series[:200])
+    simple.members_ = [{**member, "change": 0.0} for member in simple.members_]
+    assert fitted.trust_ > 0
+    for end in (200, 204, 230):
+        moved = np.abs(fitted.predict(series[:end]) - simple.predict(series[:end]))
+        assert moved.max() > 0
+        recent = recent_change(series[:end, None], 24)[-1]
+        assert (moved <= fitted.reach_ * recent * (1 + 1e-9)).all()
+
+
+def test_a_gap_longer_than_a_season_is_filled_with_the_season():
+    series = 10 * np.sin(2 * np.pi * np.arange(300) / 12) + np.random.default_rng(0).normal(size=300)
+    holed = series.copy()
+    holed[230:262] = np.nan
+    whole, bridged = (so.Forecaster(12, random_state=0).fit(each[:288]).predict() for each in (series, holed))
+    assert rmse(bridged[:, 0] - series[288:]) < 1.3 * rmse(whole[:, 0] - series[288:])
+    later = so.Forecaster(12, random_state=0).fit(series[:200]).predict(holed[:264])
+    assert rmse(later[:, 0] - series[264:276]) < 2
+
+
+def test_the_calendar_suggests_a_season_where_too_few_were_seen():
+    months = np.arange("2020-01", "2022-07", dtype="datetime64[M]")
+    series = 100 + 20 * np.sin(2 * np.pi * np.arange(36) / 12) + np.random.default_rng(1).normal(size=36)
+    plain = so.Forecaster(6, random_state=0).fit(series[:30])
+    dated = so.Forecaster(6, random_state=0).fit(series[:30], times=months)
+    assert plain.seasons_ == ()
+    assert dated.seasons_ == (12,)
+    assert rmse(dated.predict()[:, 0] - series[30:]) < 0.8 * rmse(plain.predict()[:, 0] - series[30:])
+
+
+@pytest.mark.parametrize(
+    ("start", "step", "expected"),
+    [("2024-01-01", "1D", 7), ("2024-01-01T00", "1h", 24), ("2024-01-01", "7D", 52), ("2024-01-01", "3D", 0)],
+)
+def test_the_calendar_knows_days_hours_and_weeks(start, step, expected):
+    count, unit = int(step[:-1]), step[-1]
+    times = np.datetime64(start) + np.arange(20) * np.timedelta64(count, unit)
+    assert calendar_season(times.astype(MOMENT)) == expected
+
+
+def test_few_stretches_of_a_horizon_widen_intervals():
+    """One stretch of ten steps says little of the next: the largest score is not far enough out."""
+    scores = np.abs(np.random.default_rng(0).normal(size=(10, 10, 1)))
+    quantile = conformal_quantile(scores, 0.9)[:, 0]
+    assert quantile[-1] > 1.2 * scores[:, -1, 0].max()
+    many = np.abs(np.random.default_rng(0).normal(size=(400, 10, 1)))
+    assert (conformal_quantile(many, 0.9)[:, 0] <= many.max(0)[:, 0]).all()

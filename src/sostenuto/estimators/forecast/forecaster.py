@@ -1,4 +1,4 @@
-"""`Forecaster`: the next values of a series by ridge regression on recent values and oscillators' states."""
+"""`Forecaster`: the next values of a series by exponential smoothing, and ridges on oscillators' states."""
 
 from dataclasses import replace
 from typing import Any
@@ -17,7 +17,8 @@ from sostenuto.estimators.forecast.mixture import (
     recent_change,
     view_base,
 )
-from sostenuto.estimators.forecast.series import ForecastSeries, next_times, read_series, read_times
+from sostenuto.estimators.forecast.series import ForecastSeries, fill_by_season, next_times, read_series, read_times
+from sostenuto.estimators.forecast.smoothing import smoothed_forecasts
 from sostenuto.estimators.forecast.state import ForecastState
 from sostenuto.estimators.settings import draw_seed
 from sostenuto.estimators.stored import load_kernel_estimator, save_kernel_estimator
@@ -30,24 +31,27 @@ _NEAR, _FARTHEST_NEAR = 12, 30
 class Forecaster(ForecastState):
     """Forecast the next ``horizon`` steps of a series, all at once, with intervals.
 
-    Ridge regressions read, at each step, recent values, means over seasons, the states of random damped oscillators
-    and random tanh units of these. They forecast the change from a base: the previous value, the last season's value
-    or the mean; of the values or, where all are positive, of their logarithms. Penalties, and the weights of their
-    mixture with the bases themselves, are those of the least squared error from rolling origins: fits on the past of
-    each of ``folds`` folds, forecasts inside it. A gain over the best base that is within chance is not followed, so
-    that a random walk is forecast by its previous value.
+    Exponential smoothing of level, trend and season, with several gains, makes simple forecasts beside the previous
+    value and the last season's; of the values or, where all are positive, of their logarithms. Ridge regressions read,
+    at each step, recent values, means over seasons, the states of random damped oscillators and random tanh units of
+    these; they forecast the change from a base: the previous value, the last season's value or the mean. Penalties, and
+    the weights of the mixtures of simple forecasts and of all, are those of the least squared error from rolling
+    origins: fits on the past of each of ``folds`` folds, forecasts inside it. The mixture of all is followed as far as
+    its gain is beyond chance, and goes no farther from the simple one than it did at these origins, in recent changes
+    of the series.
 
     Args:
         horizon: steps to forecast.
         n_units: oscillators, and as many random units.
-        season: steps of a season, several of them, ``"auto"`` to look for one, or None.
+        season: steps of a season, several of them, ``"auto"`` to look for one (and to take the calendar's where none is
+            found: 12 months, 7 days, 24 hours, …), or None.
         coverage: share of future values that intervals should hold.
         folds: folds of rolling origins.
         layout: ``"btc"`` for arrays (time, channel), ``"bct"`` for (channel, time).
         random_state: seed of the oscillators.
 
     Fitted attributes: ``seasons_``, ``lags_``, ``members_`` (what is mixed: transform, features, base, penalty,
-    weight), ``trust_`` (0: the base alone, 1: the mixture alone).
+    weight, and change of the weight), ``trust_`` (0: the simple forecasts alone, 1: the mixture of all alone).
 
     >>> steps = np.arange(200)
     >>> series = np.sin(2 * np.pi * steps / 20) + 0.02 * steps
@@ -77,7 +81,7 @@ class Forecaster(ForecastState):
         Several series share one model; each is scaled by its own mean and deviation.
 
         Args:
-            y: the values; NaN is filled by a straight line in time, and by the last value at the end.
+            y: the values; NaN is filled by a straight line in time, the last value at the end, and the season on top.
             covariates: (time, covariate), known up to the present; they are read and not forecast.
             times: the moment of each step: numbers, numpy dates or ISO texts. Irregular ones drive the oscillators
                 exactly; lags, seasons and horizons still count steps.
@@ -94,8 +98,9 @@ class Forecaster(ForecastState):
         least = self.horizon + 2
         require(longest >= least, f"expected at least {least} steps, horizon + 2", f"got {longest}", "forecast fewer")
         self.seed_ = draw_seed(self.random_state)
-        self._keep_series(series)
         self.seasons_ = self._choose_seasons(series)
+        series = [fill_by_season(each, max(self.seasons_, default=0)) for each in series]
+        self._keep_series(series)
         length = int(np.median([len(each.values) for each in series]))
         near = max([_NEAR, min(self.horizon, _FARTHEST_NEAR), *(m + 1 for m in self.seasons_ if m <= _FARTHEST_NEAR)])
         near = max(1, min(near, (length - self.horizon) // 4))
@@ -105,7 +110,7 @@ class Forecaster(ForecastState):
         first = max(*self.lags_, *self.seasons_) if self.seasons_ else max(self.lags_)
         origins = Origins.cut([len(each.values) for each in series], first, self.horizon, self.folds)
         if not origins.held_out.any():
-            self._fit_base(series)
+            self._fit_simple(series)
             return self
         scaled = [self._scaled(each, "value") for each in series]
         drawn = draw_features(
@@ -121,7 +126,8 @@ class Forecaster(ForecastState):
         views = [self._view(name, series, drawn, pad=True) for name in self.transforms_]
         fitted = fit_mixture([each.values for each in series], views, self.seasons_, origins)
         self._keep_mixture(fitted)
-        self._keep_scores(series, fitted.errors, origins.series[origins.held_out], origins.step[origins.held_out])
+        held = origins.held_out
+        self._keep_scores(series, fitted.errors, fitted.changes, origins.series[held], origins.step[held])
         return self
 
     def predict(
@@ -158,8 +164,8 @@ class Forecaster(ForecastState):
         forecasts were made without them. Origins overlap, so that the n ratios are worth m ≤ n, by their
         autocorrelation; the quantile is that of ⌈(m + 1)·coverage⌉ of m. If the ratios and the future one were
         exchangeable, and m = n, the interval would hold the value with a probability of at least ``coverage``. It is
-        about each horizon alone, not about all at once. With m < coverage / (1 − coverage) the largest ratio serves,
-        and the probability is about m / (m + 1).
+        about each horizon alone, not about all at once. Where fewer than coverage / (1 − coverage) stretches of a
+        horizon's length were seen, the interval is at least as wide as Student's for as many normal errors.
         """
         wanted = self.coverage if coverage is None else coverage
         check_fraction("coverage", wanted)
@@ -232,6 +238,7 @@ class Forecaster(ForecastState):
         check_is_fitted(self)
         if y is not None:
             series, several = read_series(y, covariates, times, future_covariates, self.layout)
+            series = [fill_by_season(each, max(self.seasons_, default=0)) for each in series]
             dated = times is not None or not self.irregular_
             require(dated, "expected times, as in fit, where they were irregular", "got none", "pass times=")
         else:
@@ -257,23 +264,32 @@ class Forecaster(ForecastState):
         return series, several
 
     def _forecast(self, series: ForecastSeries) -> Float[np.ndarray, "horizon channel"]:
-        ridges = [member for member in self.members_ if member["group"]]
         shape = (self.horizon, series.values.shape[1])
-        total = np.zeros(shape)
+        drawn = self._features() if len(self.coefficients_) else None
+        views = {
+            name: self._view(name, [series], drawn, pad=False)
+            for name in sorted({each["transform"] for each in self.members_ if each["group"]})
+        }
+        bases = (0, *self.seasons_)
+        smooth = {
+            name: smoothed_forecasts(view.values[0], self.horizon, bases, last=True) for name, view in views.items()
+        }
+        coefficients = iter(self.coefficients_)
+        total, change = np.zeros((2, *shape))
         for member in self.members_:
             if not member["group"]:
-                total += member["weight"] * base_forecasts(series.values, self.horizon, member["base"])[-1]
-        if not ridges:
-            return total
-        drawn = self._features()
-        views = {name: self._view(name, [series], drawn, pad=False) for name in {each["transform"] for each in ridges}}
-        rows = {
-            name: np.append(np.concatenate([part[-1] for part in view.parts[0].values()]), 1.0)
-            for name, view in views.items()
-        }
-        for member, coefficients in zip(ridges, self.coefficients_, strict=True):
-            view = views[member["transform"]]
-            change = (rows[view.name] @ coefficients).reshape(1, *shape)
-            forecast = change + view_base(view.values[0], self.horizon, member["base"])[-1:]
-            total += member["weight"] * view.back(forecast, view.scales)[0]
-        return total
+                forecast = base_forecasts(series.values, self.horizon, member["base"])[-1]
+            elif member["group"] == "smooth":
+                view = views[member["transform"]]
+                made = smooth[view.name][bases.index(member["season"]), member["smoother"]]
+                forecast = view.back(made, view.scales)[0]
+            else:
+                view = views[member["transform"]]
+                row = np.append(np.concatenate([part[-1] for part in view.parts[0].values()]), 1.0)
+                ahead = (row @ next(coefficients)).reshape(1, *shape)
+                ahead = ahead + view_base(view.values[0], self.horizon, member["base"])[-1:]
+                forecast = view.back(ahead, view.scales)[0]
+            total += member["weight"] * forecast
+            change += member["change"] * forecast
+        reach = self.reach_ * recent_change(series.values, self._window())[-1]
+        return total + np.clip(change, -reach, reach)

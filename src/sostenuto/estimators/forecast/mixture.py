@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.optimize import nnls
+from scipy.stats import t as student
 
 from sostenuto.estimators.forecast.features import GROUPS, columns
+from sostenuto.estimators.forecast.smoothing import SMOOTHERS, smoothed_forecasts
 
 PENALTIES = np.logspace(-3, 6, 19)
 _TRAINED_FIRST = 0.6
@@ -109,15 +111,15 @@ def mixing_weights(errors: Float[np.ndarray, "member ..."]) -> Float[np.ndarray,
 
 
 def trust(
-    simple: Float[np.ndarray, " origin"], mixed: Float[np.ndarray, " origin"], horizon: int, least: float = 1.0
+    simple: Float[np.ndarray, " origin"], mixed: Float[np.ndarray, " origin"], horizon: int, sure: float = 0.95
 ) -> float:
     """Give how far to go from a simple forecast to a mixture, by their squared errors at the origins.
 
     Over blocks of ``horizon`` origins, whose truths overlap, the mean of simple − mixed and that of
-    log(simple / mixed) are compared with their standard errors; t is the larger quotient. The answer is
-    4/3 (1 − (least / t)²) within 0 and 1: a gain that chance can explain is not followed, and one of twice
-    ``least`` standard errors is followed in full. Logarithms keep a few bad moments from hiding a gain that is always
-    there, differences see one that only bad moments have.
+    log(simple / mixed) are compared with their standard errors; t is the larger quotient. With the quantile q of
+    Student's distribution at ``sure``, for as many blocks, the answer is 4/3 (1 − (q / t)²) within 0 and 1: a gain
+    that chance can explain is not followed, and one twice as large is followed in full. Logarithms keep a few bad
+    moments from hiding a gain that is always there, differences see one that only bad moments have.
 
     >>> trust(np.full(40, 4.0), np.tile([1.0, 2.0], 20), 3), trust(np.ones(40), np.tile([0.5, 1.6], 20), 3)
     (1.0, 0.0)
@@ -128,6 +130,7 @@ def trust(
     parts = (np.array_split(errors, blocks) for errors in (simple, mixed))
     own, other = (np.array([block.mean() for block in part]) + 1e-12 * simple.mean() for part in parts)
     quotient = max(_quotient(own - other), _quotient(np.log(own / other)))
+    least = float(student.ppf(sure, blocks - 1))
     return float(np.clip(4 / 3 * (1 - (least / quotient) ** 2), 0.0, 1.0)) if quotient > least else 0.0
 
 
@@ -201,6 +204,9 @@ def conformal_quantile(
 
     m = n / (1 + 2 Σ ρₗ) is what n scores in the order of time are worth (Bayley and Hammersley, 1946): forecasts k
     steps ahead from origins less than k apart share errors; ρₗ is their autocorrelation where it is above 0, l < k.
+    Few scores show little of how they depend: between m and the n / k stretches that share nothing lies their geometric
+    mean. Where it is below coverage / (1 − coverage), so that the largest score need not be far enough out, the answer
+    is at least Student's quantile, for so many, times the root mean square of the scores.
 
     >>> conformal_quantile(np.arange(1.0, 11.0)[:, None, None], 0.8)
     array([[9.]])
@@ -219,12 +225,16 @@ def conformal_quantile(
     # 1e-9: a share that is a whole number of scores stays one.
     rank = np.ceil((worth + 1) * coverage / worth * count - 1e-9)
     place = np.clip(rank.astype(int), 1, count) - 1
-    return np.take_along_axis(np.sort(scores, 0), place[None], 0)[0]
+    ordered = np.take_along_axis(np.sort(scores, 0), place[None], 0)[0]
+    freedom = np.sqrt(worth * np.maximum(count / ahead, 1))
+    wide = student.ppf((1 + coverage) / 2, freedom) * np.sqrt(np.square(scores).mean(0))
+    return np.where(freedom < coverage / (1 - coverage), np.maximum(ordered, wide), ordered)
 
 
 _LEAST_WEIGHT = 1e-3
-_CAUTION = 2.0
-"""Where no season beats the previous value, the series may be a random walk: gains must be as many standard errors."""
+_SURE, _LIKELY = 0.95, 0.7
+"""Student's quantiles of a gain: by which ridges have to lead exponential smoothing, and that the previous value, which
+nothing leads where the series is a random walk."""
 MEAN = -1
 """The base that is the mean of the series; others are 0, the previous value, and seasons."""
 
@@ -245,26 +255,43 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class FittedMixture:
-    """``members`` (transform, group, base, penalty, weight; no group: the base itself) and ``coefficients`` of ridges.
+    """What is mixed, and by what weights: simple forecasts first, and how far to go from them to all together.
 
-    ``errors`` (origin, ahead, channel) are those of held-out origins, mixed by weights of other folds.
+    ``members`` are records of ``group``, ``weight``, ``change`` and what tells them apart: base (group ``""``: the
+    base itself), transform, season and smoother (group ``"smooth"``), or transform, base and penalty (a ridge).
+    The forecast is Σ weight · forecast + Σ change · forecast. ``coefficients`` are those of ridges; ``errors`` (origin,
+    ahead, channel) those of held-out origins, by weights of other folds, and ``changes`` their second sums.
     """
 
     members: list[dict[str, Any]]
     coefficients: Float[np.ndarray, "ridge feature output"]
     errors: Float[np.ndarray, "origin ahead channel"]
+    changes: Float[np.ndarray, "origin ahead channel"]
     trust: float
 
 
 def fit_mixture(
     series: list[np.ndarray], views: list[View], seasons: tuple[int, ...], origins: Origins
 ) -> FittedMixture:
-    """Fit every member on the past of each fold, choose penalties and weights on the folds, and fit again on all."""
+    """Fit every member on the past of each fold, choose penalties and weights on the folds, and fit again on all.
+
+    Simple forecasts are mixed first. From the previous value, where no season does better, the way leads to their
+    mixture, and from there to that of all members, each as far as `trust` says.
+    """
     held, horizon = origins.held_out, origins.horizon
     truth = _gather([future_values(each, horizon) for each in series], origins)[held]
     bases = (0, *seasons)
-    own = [_gather([base_forecasts(each, horizon, base) for each in series], origins)[held] for base in bases]
-    forecasts, members = list(own), [{"group": "", "base": base} for base in bases]
+    forecasts = [_gather([base_forecasts(each, horizon, base) for each in series], origins)[held] for base in bases]
+    members: list[dict[str, Any]] = [{"group": "", "base": base} for base in bases]
+    for view in views:
+        made = [smoothed_forecasts(each, horizon, bases) for each in view.values]
+        rows = _gather([np.moveaxis(each, 2, 0) for each in made], origins)[held]
+        scales = [view.scales[index] for index in origins.series[held]]
+        for place, season in enumerate(bases):
+            smooth = smoothed_members(view.name, season)
+            forecasts += [view.back(rows[:, place, member["smoother"]], scales) for member in smooth]
+            members += smooth
+    simple = len(members)
     fits = [_Ridges(view, seasons, origins, group) for view, group in product(views, GROUPS)]
     for fit in fits:
         for base, penalty, forecast in fit.judged():
@@ -274,21 +301,54 @@ def fit_mixture(
     errors = (np.stack(forecasts) - truth) / sizes
     unit = np.sqrt(np.square(errors[0]).mean(0))
     unit = np.where(unit > 0, unit, 1.0)
-    relative = errors / unit
-    weights = mixing_weights(relative)
-    simple = int(np.square(relative[: len(bases)]).mean((1, 2, 3)).argmin())
-    crossed = cross_fitted(relative, origins.fold[held], mixing_weights)
-    own, other = (np.square(errors).mean((1, 2)) for errors in (relative[simple], crossed))
-    share = trust(own, other, horizon, _CAUTION if bases[simple] == 0 else 1.0)
-    weights = share * np.where(weights > _LEAST_WEIGHT, weights, 0.0)
-    weights[simple] += 1 - weights.sum()
-    mixed = share * crossed + (1 - share) * relative[simple]
-    kept = [{**member, "weight": float(weight)} for member, weight in zip(members, weights, strict=True) if weight > 0]
+    plain, change, mixed, share = _weights(errors / unit, origins.fold[held], len(bases), simple, horizon)
+    kept = [
+        {**member, "weight": float(weight), "change": float(more)}
+        for member, weight, more in zip(members, plain, change, strict=True)
+        if abs(weight) + abs(more) > 0
+    ]
+    changes = np.tensordot(change, errors, 1) * sizes  # the changes of weights sum to 0, and the truth drops out
     named = {(fit.view.name, fit.group): fit for fit in fits}
-    ridges = [named[member["transform"], member["group"]].final(member) for member in kept if member["group"]]
+    ridges = [named[each["transform"], each["group"]].final(each) for each in kept if each["group"] in GROUPS]
     width = len(columns(views[0].parts[0], "lags")) + 1
-    empty = np.zeros((0, width, truth[0].size))
-    return FittedMixture(kept, np.stack(ridges) if ridges else empty, mixed * unit * sizes, share)
+    coefficients = np.stack(ridges) if ridges else np.zeros((0, width, truth[0].size))
+    return FittedMixture(kept, coefficients, mixed * unit * sizes, changes, share)
+
+
+def smoothed_members(transform: str, season: int) -> list[dict[str, Any]]:
+    """Name the smoothers of a season, 0 for none."""
+    named = {"group": "smooth", "transform": transform, "season": season}
+    return [named | {"smoother": index} for index in range(len(SMOOTHERS))]
+
+
+def _weights(
+    errors: Float[np.ndarray, "member origin ahead channel"], fold: np.ndarray, bases: int, simple: int, horizon: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+    """Give the weights of simple forecasts, how all weights change from there, unseen errors, and the trust in that.
+
+    The first ``bases`` members are the previous value and seasons, the first ``simple`` ones all that is simple.
+    """
+    few = errors[:simple]
+    plain = np.zeros(len(errors))
+    plain[:simple] = _without_small(mixing_weights(few))
+    unseen = cross_fitted(few, fold, mixing_weights)
+    if np.square(errors[:bases]).mean((1, 2, 3)).argmin() == 0:
+        share = trust(_squares(errors[0]), _squares(unseen), horizon, _LIKELY)
+        plain, unseen = share * plain, share * unseen + (1 - share) * errors[0]
+        plain[0] += 1 - share
+    crossed = cross_fitted(errors, fold, mixing_weights)
+    share = trust(_squares(unseen), _squares(crossed), horizon, _SURE)
+    change = share * (_without_small(mixing_weights(errors)) - plain)
+    return plain, change, share * crossed + (1 - share) * unseen, share
+
+
+def _without_small(weights: np.ndarray) -> np.ndarray:
+    kept = np.where(weights > _LEAST_WEIGHT, weights, 0.0)
+    return kept / kept.sum()
+
+
+def _squares(errors: Float[np.ndarray, "origin ahead channel"]) -> Float[np.ndarray, " origin"]:
+    return np.square(errors).mean((1, 2))
 
 
 class _Ridges:

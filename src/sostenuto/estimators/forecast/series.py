@@ -1,11 +1,11 @@
 """What a forecaster is given and answers with: series beside their covariates, moments, seasons."""
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Shaped
+from jaxtyping import Bool, Float, Shaped
 
 from sostenuto.checks import InputError, check_choice, require
 from sostenuto.data.batch import interpolate
@@ -23,6 +23,8 @@ class ForecastSeries:
     past: Float[np.ndarray, "time past"]
     known: Float[np.ndarray, "later known"]
     times: Shaped[np.ndarray, " time"] | None = None
+    gaps: Bool[np.ndarray, "time channel"] | None = None
+    """Which values were missing; None where none was."""
 
     @property
     def spans(self) -> np.ndarray | None:
@@ -51,7 +53,9 @@ def read_series(
         got = f"got {len(beside)}"
         require(len(beside) == len(values), f"expected covariates for {len(values)} steps", got)
         ahead = np.zeros((0, 0)) if known is None else _steps("future_covariates", known, layout)
-        series.append(ForecastSeries(_filled(values, spans), _filled(beside, spans), _filled(ahead, None), stamps))
+        gaps = np.isnan(values) if np.isnan(values).any() else None
+        filled = (_filled(values, spans), _filled(beside, spans), _filled(ahead, None))
+        series.append(ForecastSeries(*filled, stamps, gaps))
     for name in ("values", "past", "known"):
         widths = {getattr(each, name).shape[1] for each in series}
         require(len(widths) == 1, "expected the same channels in every series", f"got {sorted(widths)} ({name})")
@@ -89,6 +93,51 @@ def _steps(name: str, given: Any, layout: str) -> np.ndarray:
 
 def _filled(array: np.ndarray, spans: np.ndarray | None) -> np.ndarray:
     return interpolate(array, spans) if np.isnan(array).any() else array
+
+
+def fill_by_season(series: ForecastSeries, season: int) -> ForecastSeries:
+    """Fill gaps by a straight line in time between values without their season, and the season on top of it.
+
+    >>> steps = np.arange(60)
+    >>> waves = np.sin(2 * np.pi * steps / 6)
+    >>> series = read_series(np.where((steps > 30) & (steps < 45), np.nan, waves), None, None, None, "btc")[0][0]
+    >>> filled = fill_by_season(series, 6)
+    >>> [round(float(np.abs(each.values[:, 0] - waves).max()), 1) for each in (series, filled)]
+    [0.9, 0.1]
+    """
+    if series.gaps is None or season < 2:
+        return series
+    phase, window = np.arange(len(series.values)) % season, np.ones(season)
+    values = series.values.copy()
+    for channel, missing in enumerate(series.gaps.T):
+        seen = series.values[:, channel]
+        around = np.convolve(seen, window, "same") / np.convolve(np.ones(len(seen)), window, "same")
+        count = np.bincount(phase, ~missing, season)
+        profile = np.bincount(phase, np.where(missing, 0.0, seen - around), season) / np.maximum(count, 1)
+        rest = np.where(missing, np.nan, seen - profile[phase])[:, None]
+        filled = interpolate(rest, series.spans)[:, 0] + profile[phase]
+        values[missing, channel] = filled[missing]
+    return replace(series, values=values)
+
+
+def calendar_season(times: Shaped[np.ndarray, " time"] | None) -> int:
+    """Give the steps of a year of months or quarters, of a week of days, of a year of weeks, of a day of hours; or 0.
+
+    >>> calendar_season(np.arange("2024-01", "2025-01", dtype="datetime64[M]").astype(MOMENT))
+    12
+    """
+    if times is None or times.dtype.kind != "M" or len(times) < 2:
+        return 0
+    if months := _months(times):
+        return 12 // months if 12 % months == 0 and months < 12 else 0
+    if _on_weekdays(times):
+        return 5
+    span = np.median(np.diff(times).astype(np.int64)).astype(np.int64).astype("timedelta64[us]")
+    return _SEASON_OF.get(int(span / np.timedelta64(1, "m")), 0)
+
+
+_SEASON_OF = {7 * 24 * 60: 52, 24 * 60: 7, 60: 24, 30: 48, 15: 96}
+"""Steps of a season by the minutes of a step."""
 
 
 def read_times(times: Any, length: int) -> Shaped[np.ndarray, " time"]:

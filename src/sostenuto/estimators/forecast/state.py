@@ -8,8 +8,17 @@ from sklearn.base import BaseEstimator
 
 from sostenuto.checks import check_count, require
 from sostenuto.estimators.forecast.features import ForecastFeatures
-from sostenuto.estimators.forecast.mixture import FittedMixture, View, base_forecasts, future_values, recent_change
-from sostenuto.estimators.forecast.series import MOMENT, ForecastSeries, find_seasons
+from sostenuto.estimators.forecast.mixture import (
+    FittedMixture,
+    View,
+    base_forecasts,
+    future_values,
+    mixing_weights,
+    recent_change,
+    smoothed_members,
+)
+from sostenuto.estimators.forecast.series import MOMENT, ForecastSeries, calendar_season, find_seasons
+from sostenuto.estimators.forecast.smoothing import smoothed_forecasts
 from sostenuto.kernels.gram.packed import PackedSequences
 from sostenuto.ops.oscillator_bank import OscillatorBank
 
@@ -51,12 +60,15 @@ class ForecastState(BaseEstimator):
     def _choose_seasons(self, series: list[ForecastSeries]) -> tuple[int, ...]:
         if self.season is None:
             return ()
+        longest = max(len(each.values) for each in series)
         if isinstance(self.season, str):
             require(self.season == "auto", "expected season to be 'auto', None or steps", f"got {self.season!r}")
             found = [find_seasons(each.values) for each in series[:_MOST_SEARCHED]]
-            return max(sorted(set(found)), key=found.count)
+            seasons = max(sorted(set(found)), key=found.count)
+            calendar = calendar_season(series[0].times)
+            # What the calendar suggests needs no proof by itself: members that read it have to show what it is worth.
+            return seasons or ((calendar,) if 0 < 2 * calendar <= longest else ())
         seasons = tuple(int(each) for each in np.ravel(self.season))
-        longest = max(len(each.values) for each in series)
         for each in seasons:
             check_count("season", each, least=2)
             require(each < longest, f"expected a season shorter than the series of {longest} steps", f"got {each}")
@@ -110,9 +122,12 @@ class ForecastState(BaseEstimator):
         known = series.known[np.minimum(np.arange(steps + self.horizon), rows - 1)]
         return (known - self.known_center_) / self.known_scale_
 
-    def _view(self, name: str, series: list[ForecastSeries], drawn: ForecastFeatures, *, pad: bool) -> View:
+    def _view(self, name: str, series: list[ForecastSeries], drawn: ForecastFeatures | None, *, pad: bool) -> View:
         scaled = [self._scaled(each, name) for each in series]
-        parts = [drawn(x, self._known(each, pad=pad), each.spans) for x, each in zip(scaled, series, strict=True)]
+        parts = [
+            {} if drawn is None else drawn(x, self._known(each, pad=pad), each.spans)
+            for x, each in zip(scaled, series, strict=True)
+        ]
         scales = [self._scales(each.values, name) for each in series]
         targets = self.widths_[0]
 
@@ -144,28 +159,44 @@ class ForecastState(BaseEstimator):
     def _keep_mixture(self, fitted: FittedMixture) -> None:
         self.members_, self.coefficients_, self.trust_ = fitted.members, fitted.coefficients, fitted.trust
 
-    def _fit_base(self, series: list[ForecastSeries]) -> None:
-        """Forecast by the base alone: the series are too short to judge anything else."""
-        season = max(self.seasons_, default=0)
-        self.members_ = [{"group": "", "base": season, "weight": 1.0}]
-        self.coefficients_, self.trust_ = np.zeros((0, 1, 1)), 0.0
+    def _fit_simple(self, series: list[ForecastSeries]) -> None:
+        """Mix simple forecasts alone, judged at every step: the series are too short to hold fits out."""
+        bases, horizon = (0, *self.seasons_), self.horizon
+        members: list[dict[str, Any]] = [{"group": "", "base": base} for base in bases]
+        for base in bases:
+            members += smoothed_members("value", base)
         errors, which, steps = [], [], []
         for index, each in enumerate(series):
-            end = len(each.values) - self.horizon
-            origins = np.arange(min(season, max(end - 1, 0)), end)
+            end = len(each.values) - horizon
+            origins = np.arange(min(max(1, *bases), max(end - 1, 0)), end)
+            smooth = smoothed_forecasts(each.values, horizon, bases)
+            made = [*(base_forecasts(each.values, horizon, base) for base in bases), *np.concatenate(smooth)]
             if len(origins):
-                base = base_forecasts(each.values, self.horizon, season)[origins]
-                errors.append(base - future_values(each.values, self.horizon)[origins])
+                errors.append(np.stack(made)[:, origins] - future_values(each.values, horizon)[origins])
                 which.append(np.full(len(origins), index))
                 steps.append(origins)
-        self._keep_scores(series, np.concatenate(errors), np.concatenate(which), np.concatenate(steps))
+        joined = np.concatenate(errors, 1)
+        weights = mixing_weights(joined / np.maximum(np.sqrt(np.square(joined[0]).mean(0)), 1e-300))
+        self.members_ = [
+            {**member, "weight": float(weight), "change": 0.0} for member, weight in zip(members, weights, strict=True)
+        ]
+        self.coefficients_, self.trust_ = np.zeros((0, 1, 1)), 0.0
+        mixed = np.tensordot(weights, joined, 1)
+        self._keep_scores(series, mixed, np.zeros_like(mixed), np.concatenate(which), np.concatenate(steps))
 
     def _keep_scores(
-        self, series: list[ForecastSeries], errors: np.ndarray, which: np.ndarray, steps: np.ndarray
+        self,
+        series: list[ForecastSeries],
+        errors: np.ndarray,
+        changes: np.ndarray,
+        which: np.ndarray,
+        steps: np.ndarray,
     ) -> None:
-        changes = [recent_change(each.values, self._window()) for each in series]
-        unit = np.stack([changes[index][step] for index, step in zip(which, steps, strict=True)])
-        self.scores_ = np.abs(errors) / unit[:, None]
+        """Keep errors, and how far ridges went from simple forecasts at most, in recent changes of the series."""
+        recent = [recent_change(each.values, self._window()) for each in series]
+        unit = np.stack([recent[index][step] for index, step in zip(which, steps, strict=True)])[:, None]
+        self.scores_ = np.abs(errors) / unit
+        self.reach_ = (np.abs(changes) / unit).max(0)
 
     def _window(self) -> int:
         """Give the steps that a recent change is averaged over."""
