@@ -1,5 +1,6 @@
 # ruff: noqa: N806 (X is the name of the contract)
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -7,9 +8,9 @@ from torch import nn
 
 import sostenuto
 from sostenuto.audits import adapt
-from sostenuto.audits.audit import AuditReport, audit
+from sostenuto.audits.audit import AuditReport, CheckVerdict, audit
 from sostenuto.audits.checks import all_checks
-from sostenuto.audits.page import render
+from sostenuto.audits.page import judge, render
 from sostenuto.checks import InputError
 from sostenuto.models.prediction import SequenceClassifier
 from sostenuto.nn import RNN
@@ -197,3 +198,13 @@ def test_lengths_reach_a_model_that_names_them_otherwise(data):
 def test_bad_options_are_refused(data, options, message):
     with pytest.raises(InputError, match=message):
         audit(Last(), *data, **options)
+
+
+def test_nothing_is_sound_that_was_not_asked_for_skill():
+    """One good answer about a model of which nobody knows whether it is any good does not make it so."""
+    good = CheckVerdict("good", "Long memory", "It lasts.")
+    known = AuditReport(model="M", num_parameters=1, num_sequences=40, num_steps=9, budget="quick", seed=0, seconds=1.0)
+    alone = judge(replace(known, verdicts={"memory": good}))
+    assert (alone.outcome, alone.label) == ("unknown", "In part")
+    assert alone.sentence.startswith("1 check was made")
+    assert judge(replace(known, verdicts={"skill": good, "memory": good})).label == "Sound"

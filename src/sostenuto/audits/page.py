@@ -7,7 +7,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from sostenuto.audits.audit import AuditReport, CheckVerdict
+from sostenuto.audits.audit import SKILL, AuditReport, CheckVerdict
 from sostenuto.audits.base import AuditResult, points
 from sostenuto.audits.batches import score_words
 from sostenuto.audits.checks import all_checks
@@ -87,7 +87,9 @@ def judge(report: AuditReport) -> Judgment:
     worst = min(verdicts.values(), key=lambda one: ORDER[one.outcome])
     bad = [all_checks()[name].title.lower() for name, one in verdicts.items() if one.outcome in ("bad", "caution")]
     label = {"bad": "Look here", "caution": "With care", "unknown": "Not all decided", "good": "Sound"}[worst.outcome]
-    said = f"{len(verdicts)} checks were made"
+    said = f"{counted(len(verdicts), 'check')} {'was' if len(verdicts) == 1 else 'were'} made"
+    if worst.outcome == "good" and SKILL not in verdicts:
+        return Judgment("unknown", "In part", f"{said}; whether the model is better than guessing was not asked.")
     said += f"; look at these: {' '.join(bad)}" if bad else ", and none speaks against the model."
     return Judgment(worst.outcome, label, said)
 
