@@ -12,9 +12,11 @@ from sostenuto.data.dataset import Dataset
 from sostenuto.data.encoding import Encoding
 from sostenuto.data.parts import divide, training_count
 from sostenuto.data.targets import task_of
+from sostenuto.estimators.oscillators.ridge import MOST_ROWS
 from sostenuto.estimators.runs import NETWORK, model_of
 from sostenuto.estimators.runs.at_once import fit_estimator, new_estimator
 from sostenuto.kernels.recurrent_ntk import RecurrentNTK
+from sostenuto.ops.oscillator_bank import THRESHOLDS
 from sostenuto.results import Candidate
 from sostenuto.training import recipes
 from sostenuto.training.config import DataConfig, RunConfig, TrainingConfig
@@ -26,6 +28,9 @@ GRAMS = 150
 FOLDS = 3
 LEAST_SECONDS = 10.0
 """Time below which a network is not even begun."""
+_PRODUCTS, _LEAST_UNITS = 2.5e10, 32
+"""Multiply-adds allowed for the oscillators' sums per second of the budget (half of what a core makes), and the fewest
+oscillators that are tried however many sequences there are."""
 _SAMPLE = 24
 _UNTRIED = Candidate("", None, 0.0, 0.0, "not tried: no unseen answer was wrong, so that nothing can lead")
 
@@ -64,7 +69,7 @@ def choose_model(
     began = time.perf_counter()
     parts = divide(dataset, replace(data, validation=0.0), seed=seed)
     encoding = Encoding.fit(parts.train, scaling=data.scaling, missing=data.missing)
-    configs = candidate_configs(dataset, data, seed=seed)
+    configs = candidate_configs(dataset, data, seed=seed, budget=budget)
 
     def left() -> float:
         return budget - (time.perf_counter() - began)
@@ -89,15 +94,35 @@ def choose_model(
     return Choice(tuple(candidates), configs[best.name])
 
 
-def candidate_configs(dataset: Dataset, data: DataConfig, *, seed: int = 0) -> dict[str, RunConfig]:
-    """Give the settings of every model that is considered, by name, cheapest first; rntk has no target per step."""
+def candidate_configs(
+    dataset: Dataset, data: DataConfig, *, seed: int = 0, budget: float = 60.0
+) -> dict[str, RunConfig]:
+    """Give the settings of every model that is considered, by name, cheapest first; rntk has no target per step.
+
+    Very many sequences get fewer oscillators, so that their sums stay within the budget.
+    """
     base, task = RunConfig(data=data, training=TrainingConfig(seed=seed)), task_of(dataset.train)
     names = ("oscillators",) if task == "sequence" else ("oscillators", "rntk")
     configs = {name: _defaults(name, base, data) for name in names}
+    if task != "sequence" and len(dataset.train) > MOST_ROWS:
+        units = {"n_units": units_within(len(dataset.train), budget)}
+        configs["oscillators"] = replace(
+            configs["oscillators"], model=replace(configs["oscillators"].model, options=units)
+        )
     if task == "classification":
         configs["rntk"] = replace(configs["rntk"], model=replace(configs["rntk"].model, options={"search": "evidence"}))
     network = {"model": {"layer": NETWORK}, "training": {"seed": seed}}
     return {**configs, NETWORK: recipes.run_config(data, dataset.train, training_count(dataset, data), network)}
+
+
+def units_within(rows: int, budget: float, most: int = 700) -> int:
+    """Say how many oscillators' sums over so many sequences fit into half of the budget, in seconds.
+
+    >>> [units_within(rows, 60.0) for rows in (5_000, 100_000, 1_000_000)]
+    [700, 242, 76]
+    """
+    features = math.sqrt(_PRODUCTS * budget / rows)
+    return int(min(max(features / THRESHOLDS, _LEAST_UNITS), most))
 
 
 def _defaults(name: str, base: RunConfig, data: DataConfig) -> RunConfig:
