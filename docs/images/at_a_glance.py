@@ -33,7 +33,7 @@ def features(axes):
         axes.plot(*point, "o", color=color, markersize=11)
         text = f"{label}\n{point[1]:.1f} %, {point[0]:.2g} s"
         axes.annotate(text, point, xytext=offset, textcoords="offset points", color=color, va="center", ha=side)
-    axes.set(xscale="log", xlim=(0.15, 20), ylim=(85.7, 87.8), xlabel="seconds a set, fit and predict")
+    axes.set(xscale="log", xlim=(0.15, 20), ylim=(85.7, 87.8), xlabel="seconds per set, fit and predict")
     axes.set_xticks([0.3, 1, 3, 10], labels=["0.3", "1", "3", "10"])
     axes.set_yticks([86, 86.5, 87, 87.5])
     axes.minorticks_off()

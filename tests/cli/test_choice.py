@@ -49,7 +49,7 @@ def test_an_audit_of_such_a_run_answers_what_applies_and_names_the_rest(chosen):
     result = call("fit", chosen / "train.npz", "--test", chosen / "test.npz", *options, "--out", chosen / "audited")
     assert result.exit_code == 0, result.stderr
     report = json.loads((chosen / "audited" / "audit.json").read_text())
-    answered = {"skill", "memory", "calibration", "generalization", "noise", "attack"}
+    answered = {"skill", "memory", "attribution", "calibration", "generalization", "noise", "attack"}
     assert set(report["results"]) == answered
     assert all(reason.startswith("not applicable") for reason in report["refused"].values()), report["refused"]
     assert report["results"]["memory"]["hidden"] == ""

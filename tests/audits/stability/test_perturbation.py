@@ -109,6 +109,47 @@ def test_targets_and_losses():
         perturbation_error(model, (0.1,), X, target=torch.zeros(3))
 
 
+@pytest.mark.parametrize("targets", [torch.arange(12) % 2, torch.linspace(-1, 1, 12).double()])
+def test_a_loss_is_the_same_in_parts_and_holds_one_graph(targets):
+    torch.manual_seed(0)
+    x = torch.randn(12, 5, 2, dtype=torch.float64)
+    alive, most = set(), [0]
+
+    class Hold(torch.autograd.Function):
+        """Note which batches' graphs exist at the same time."""
+
+        @staticmethod
+        def forward(ctx, values, key):
+            ctx.key = key
+            if values.requires_grad:
+                alive.add(key)
+                most[0] = max(most[0], len(alive))
+            return values.clone()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            alive.discard(ctx.key)
+            return gradient, None
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.line = nn.Linear(2, 2 if targets.dtype == torch.long else 1, dtype=torch.float64)
+            self.calls = 0
+
+        def forward(self, values):
+            self.calls += 1
+            return Hold.apply(self.line(values).mean(1), self.calls)
+
+    torch.manual_seed(1)
+    model = Model()
+    options = {"y": targets, "norm": "loss", "draws": 2, "ascent_steps": 3}
+    whole = perturbation_error(model, [0.1, 1.0], x, **options)
+    parts = perturbation_error(model, [0.1, 1.0], x, batch_size=5, **options)
+    np.testing.assert_allclose(parts.error, whole.error, rtol=1e-10)
+    assert most[0] == 1
+
+
 def test_the_radius_of_a_known_recurrence():
     """E(β) of the decay w over T steps is known, so the radius for a tolerance is the root of a polynomial."""
     X = torch.ones(1, 10, 1, dtype=torch.float64)
@@ -134,10 +175,18 @@ def test_the_ball():
     ball = WeightBall(model)
     for part in ball.draw(generator, 0.3):
         assert spectral_norm(part).item() == pytest.approx(0.3, rel=1e-5)
-    matrix = torch.randn(5, 3, dtype=torch.float64)
-    assert spectral_norm(project(matrix, 0.5)) <= 0.5 + 1e-12
+
+
+@pytest.mark.parametrize("rank", [1, 3])
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (4, 4)])
+def test_projections_and_directions_are_those_of_singular_values(shape, rank):
+    torch.manual_seed(0)
+    matrix = torch.randn(shape[0], rank, dtype=torch.float64) @ torch.randn(rank, shape[1], dtype=torch.float64)
+    left, sizes, right = torch.linalg.svd(matrix, full_matrices=False)
+    torch.testing.assert_close(project(matrix, 0.5), left * sizes.clamp(max=0.5) @ right)
     torch.testing.assert_close(project(matrix, 100.0), matrix)
     best = steepest(matrix)
+    torch.testing.assert_close(best, left[:, :rank] @ right[:rank])
     assert spectral_norm(best).item() == pytest.approx(1.0)
     assert (best * matrix).sum().item() == pytest.approx(torch.linalg.matrix_norm(matrix, ord="nuc").item())
 

@@ -22,6 +22,8 @@ from sostenuto.results import Numbers
 from sostenuto.training.processes import environment
 
 NORMS = ("output", "sobolev", "loss")
+_STEPS_AT_ONCE = 2**14
+"""Steps, over all sequences, whose graph an audit holds at a time."""
 Measure = Callable[[], Float[Tensor, ""]]
 
 
@@ -329,22 +331,37 @@ class _Search:
             change = self.ball.draw(generator, radius)
             for step in range(steps + 1):
                 with self.ball.moved(change), torch.set_grad_enabled(step < steps):
-                    found = self.distance()
-                    known = step < steps and found.requires_grad
-                    gradients = (
-                        torch.autograd.grad(found, self.ball.parameters, materialize_grads=True) if known else ()
-                    )
+                    found, gradients = self.climbed() if step < steps else (self.distance(), ())
                 # A model that no longer answers with numbers is as far away as can be.
                 reached = found.item() if bool(found.isfinite()) else float("inf")
                 by_ascent = max(by_ascent, reached)
                 if step == 0:
                     by_chance = max(by_chance, reached)
-                if not known or not all(bool(part.isfinite().all()) for part in gradients):
+                if not gradients or not all(bool(part.isfinite().all()) for part in gradients):
                     break
                 # The last step leaps to where a linear error would be largest.
                 stride = 2 * radius / steps if step + 1 < steps else 1e6 * radius
                 change = self.ball.climb(change, gradients, stride, radius)
         return by_chance, by_ascent
+
+    def climbed(self) -> tuple[Float[Tensor, ""], tuple[Tensor, ...]]:
+        """Give the distance and its gradient, if a weight takes part; a loss keeps one batch's graph at a time."""
+        if self.norm != "loss":
+            found = self.distance()
+            known = found.requires_grad
+            return found, torch.autograd.grad(found, self.ball.parameters, materialize_grads=True) if known else ()
+        total, gradients = torch.zeros(()), None
+        for rows in self.data.batches(self.batch_size):
+            part = self._loss(rows)
+            if not part.requires_grad:
+                return self.distance(), ()
+            added = torch.autograd.grad(part, self.ball.parameters, materialize_grads=True)
+            gradients = added if gradients is None else tuple(map(torch.add, gradients, added))
+            total = total.to(part) + part.detach()
+        mean = total / len(self.data.true_targets)
+        found = mean.sqrt() if self.is_root else mean
+        slope = (0.5 / found if self.is_root else 1.0) / len(self.data.true_targets)
+        return found, tuple(slope * part for part in gradients or ())
 
     def distance(self) -> Float[Tensor, ""]:
         """Give the distance at the weights as they are."""
@@ -399,6 +416,7 @@ def _run(context: AuditContext) -> PerturbationError:
     largest = context.thresholds["perturbation"]["share"]
     draws, ascent_steps = context.budget.weight_draws, 5
     data = context.affordable(backward=3 * draws * (ascent_steps + 1))
+    rows = max(1, _STEPS_AT_ONCE // data.values.shape[1])
     return perturbation_error(
         context.model,
         (largest / 10, largest / 3, largest),
@@ -410,6 +428,7 @@ def _run(context: AuditContext) -> PerturbationError:
         ascent_steps=ascent_steps,
         lengths=data.lengths,
         seed=context.seed,
+        batch_size=min(rows, 256),
         **context.unit,
     )
 

@@ -84,9 +84,13 @@ def steepest(gradient: Tensor) -> Tensor:
     return _resized(gradient, lambda sizes: (sizes > rounding * sizes.max()).to(sizes))
 
 
+def _is_wide(matrix: Tensor) -> bool:
+    return matrix.shape[0] < matrix.shape[1]
+
+
 def _product(matrix: Tensor) -> Tensor:
     """Multiply a matrix by itself to the smaller of the two squares."""
-    return matrix @ matrix.T if matrix.shape[0] < matrix.shape[1] else matrix.T @ matrix
+    return matrix @ matrix.T if _is_wide(matrix) else matrix.T @ matrix
 
 
 def _resized(values: Tensor, resize: Callable[[Tensor], Tensor]) -> Tensor:
@@ -97,5 +101,5 @@ def _resized(values: Tensor, resize: Callable[[Tensor], Tensor]) -> Tensor:
     squares, vectors = torch.linalg.eigh(_product(matrix / largest))
     sizes = squares.clamp(min=0).sqrt() * largest
     turned = vectors * (resize(sizes) / sizes.clamp(min=tiny)) @ vectors.T
-    changed = turned @ matrix if len(turned) == len(matrix) else matrix @ turned
+    changed = turned @ matrix if _is_wide(matrix) else matrix @ turned
     return changed.reshape(values.shape).to(values)
