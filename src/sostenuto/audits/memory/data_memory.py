@@ -31,8 +31,9 @@ NOISY = 0.5
 """A model whose own noise is this share of the effect of all input answers by chance rather than by its input."""
 SHAKEN = 4
 """The size of that change, in units of the number format."""
-SHAKES = (1e-6, 1e-4, 1e-3)
-"""Shares of the input's size by which it is changed in float64, too."""
+SHAKE = 1e-3
+"""Share of the input's size by which it is changed in float64, too: chaos has grown beyond it, where a decision that
+flips at a threshold has not."""
 ROUNDING = 64
 """Rounding errors of an answer, in units of the number format and of the largest answer."""
 RESAMPLES = 200
@@ -555,7 +556,7 @@ def _looks_ahead(subject: ReplacedInput) -> bool | None:
 
 
 def _amplified(subject: ReplacedInput, seed: int) -> float:
-    """Change the input by small shares of its size, in float64; give the largest change of a usual answer per share.
+    """Change the input by a small share of its size, in float64; give the change of a usual answer per share.
 
     The median over the sequences is taken, since a decision that flips at a threshold does so in few of them. A model
     that cannot be widened is not asked.
@@ -565,10 +566,10 @@ def _amplified(subject: ReplacedInput, seed: int) -> float:
     try:
         view = replace(subject, model=copy.deepcopy(subject.model).double(), **rows)
         before = view.run(view.values)
-        moved = [np.abs(view.run(_shaken(view, size, seed)) - before).max(-1) / size for size in SHAKES]
+        moved = np.abs(view.run(_shaken(view, SHAKE, seed)) - before).max(-1) / SHAKE
     except Exception:
         return 0.0
-    return float(max(np.median(one) for one in moved))
+    return float(np.median(moved))
 
 
 def _shaken(subject: ReplacedInput, size: float, seed: int) -> Tensor:

@@ -137,7 +137,7 @@ def _ends(lengths: Tensor | None, T: int, B: int) -> Any:
 
 
 def _spans(weights: BlockWeights, dtype: torch.dtype) -> Any:
-    """Give the time spans, or None: then kernels are compiled without them, which takes half as long."""
+    """Give the time spans, or None: then kernels are compiled without them."""
     return None if weights.spans is None else array(weights.spans, dtype)
 
 
