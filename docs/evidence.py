@@ -6,6 +6,8 @@
 import json
 from pathlib import Path
 
+from sostenuto.experiments.tasks.ucr_wide_choice import family_points
+
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results"
 BEGIN, END = "<!-- evidence: written by python docs/evidence.py -->", "<!-- end of evidence -->"
@@ -223,7 +225,12 @@ def claims():
     printed = [cell.split(" / ")[0] for cell in grids["4 columns"]]
     yield "which_model", f"RNTK {printed[1]} % | **RBF {printed[3]} %**"
     wide = grids["RNTK (wide), NTK (wide), RBF (wide), Polynomial (wide)"]
-    yield "which_model", f"RNTK or its Gaussian process {wide[1]} %, of 336 settings | RBF {wide[3]} %, of 22"
+    choices = {name: len(family_points(name)) for name in ("RNTK", "RBF")}
+    yield (
+        "which_model",
+        f"RNTK or its Gaussian process {wide[1]} %, of {choices['RNTK']} kernels | "
+        f"RBF {wide[3]} %, of {choices['RBF']}: not judged",
+    )
     half = record("half_life_h200")["half_lives"]
     yield "tutorials/memory", f"{accuracy(half['784'])} beside {accuracy(half['none'])}"
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from sostenuto.experiments.alemohammad2021.table_1.run import unequal_choice
 from sostenuto.experiments.catalog import find, names
 from sostenuto.experiments.expectation import MEASURED, NOT_RUN, ORDER, overall
 from sostenuto.experiments.provenance import code_digest
@@ -62,6 +63,16 @@ class TestStored:
                 assert "with views" in one.name, one.name
         written = page(result)
         assert all(text in written for text in (result.command, result.commit, result.code))
+
+
+def test_no_order_is_judged_where_kernels_were_chosen_among_unequally_many():
+    """224 recurrent kernels beside 22 radial ones: first among them is no law."""
+    (table,) = (one for one in RESULTS if one.name == "alemohammad2021/table-1")
+    wide = [one for one in table.numbers if one.law and "(wide)" in one.name]
+    assert len(wide) == 6
+    for one in wide:
+        columns = [part.rsplit(" ", 1)[0] for part in one.evidence.split(": ")[-1].split(", ")]
+        assert (one.verdict, one.why) == ("not judged", unequal_choice(columns))
 
 
 def test_every_item_is_told_of():

@@ -68,10 +68,22 @@ def test_two_seeds_differ_and_one_repeats(name, monkeypatch, tmp_path):
     assert one != other
 
 
+def test_repetitions_of_two_seeds_share_none(tmp_path):
+    """Else a rerun with the next seed would repeat all but one of the stored runs, and land beside them for that."""
+    experiment = find("alemohammad2021/figure-4c")
+    settings = experiment.settings("quick")
+    benches = [Workbench(experiment, settings, protocol="quick", folder=tmp_path, seed=seed) for seed in range(4)]
+    drawn = [seed for bench in benches for seed in bench.seeds(5)]
+    assert drawn[:5] == [0, 1, 2, 3, 4]
+    assert len(set(drawn)) == len(drawn)
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_draw_has_a_seed_of_its_own(path):
     """A constant seed is one that ``--seed`` does not reach; only the parts of the data are the same for all."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.BinOp):
+            assert ast.unparse(node.left) != "bench.seed", f"{path.name}:{node.lineno}: bench.seeds(count) gives more"
         if not isinstance(node, ast.Call):
             continue
         called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")

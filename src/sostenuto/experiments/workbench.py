@@ -172,8 +172,8 @@ class Workbench:
             raise StoppedError(f"stopped after {self._limit:g} s; run the same command again to go on.")
 
     def seeds(self, count: int) -> range:
-        """Return the seeds of ``count`` repetitions: the run's own and those that follow it."""
-        return range(self.seed, self.seed + count)
+        """Return the seeds of ``count`` repetitions; runs with other seeds share none of them."""
+        return range(self.seed * count, (self.seed + 1) * count)
 
     def seed_of(self, key: str) -> int:
         """Return a seed for ``key`` that follows from the run's seed alone."""

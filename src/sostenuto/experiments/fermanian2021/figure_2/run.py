@@ -19,9 +19,9 @@ def run(settings: Settings, bench: Workbench) -> None:
     compared = arms(settings.weights, settings.released_weights)
     # Runs outside, arms inside: a run that was stopped has whole comparisons behind it.
     found: dict[str, list[dict[str, Any]]] = {arm.name: [] for arm in compared}
-    for index in bench.progress(range(settings.runs), "runs"):
+    for index, seed in enumerate(bench.progress(bench.seeds(settings.runs), "runs")):
         for arm in compared:
-            train = partial(measure, settings, arm, bench.seed + index)
+            train = partial(measure, settings, arm, seed)
             found[arm.name].append(bench.cell(f"{arm.key}/run={index}", train, depends=depends))
     accuracy = {name: 100 * np.array([one["accuracy"] for one in runs]) for name, runs in found.items()}
     plain, printed = accuracy[Penalty(0.0).name], accuracy[Penalty(PRINTED).name]

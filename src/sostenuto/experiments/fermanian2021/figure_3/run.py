@@ -18,9 +18,9 @@ def run(settings: Settings, bench: Workbench) -> None:
     depends = {name: settings[name] for name in NEEDED}
     compared = arms(settings.weights, settings.released_weights)
     found: dict[str, list[dict[str, Any]]] = {arm.name: [] for arm in compared}
-    for index in bench.progress(range(settings.runs), "runs"):
+    for index, seed in enumerate(bench.progress(bench.seeds(settings.runs), "runs")):
         for arm in compared:
-            train = partial(measure, settings, arm, bench.seed + index)
+            train = partial(measure, settings, arm, seed)
             found[arm.name].append(bench.cell(f"{arm.key}/run={index}", train, depends=depends))
     curves = {
         kind: {name: np.array([one[kind] for one in runs]) for name, runs in found.items()}
