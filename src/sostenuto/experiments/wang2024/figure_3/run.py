@@ -4,6 +4,7 @@ from functools import partial
 
 from sostenuto.experiments import Settings, Workbench
 from sostenuto.experiments.tasks.stable_approximation import keeps, radii_of_widths
+from sostenuto.experiments.tasks.tails import is_exponential, shares, why_undecided
 from sostenuto.experiments.tasks.teachers import deviation, random_tanh_teacher, remembered, taught
 from sostenuto.report.figures.plot import lines
 
@@ -24,8 +25,10 @@ def run(settings: Settings, bench: Workbench) -> None:
         lags = memory["lags"]
     passed = [row for row in rows if row[4] == "yes"]
     told = ", ".join(f"{row[0]}: {row[1]}" for row in passed) or "none"
-    exponential = all(row[1] == "exponential" for row in passed)
-    bench.law("stably approximated teachers forget exponentially", exponential and bool(passed), told)
+    kinds = [row[1] for row in passed]
+    least, most = (share == 1 for share in shares(kinds, is_exponential)) if passed else (False, True)
+    untold = why_undecided(least, most, kinds) if passed else "no teacher passes"
+    bench.law("stably approximated teachers forget exponentially", least, told, undecided=untold)
     bench.law("some teachers are approximated stably", bool(passed), f"{len(passed)} of {len(rows)}")
     bench.number("teachers that pass", len(passed))
     columns = ("teacher", "memory", "error over deviation", "β up to twice the narrowest's error, widest", "passes")
