@@ -336,7 +336,8 @@ def _traced() -> Made:
     model, x, y = _trained(Recurrent(nn.GRU(1, 8, batch_first=True)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # what users compiled before is still to be audited
-        return torch.jit.trace(model.eval(), x[:4]), x, y
+        traced: Any = torch.jit.trace(model.eval(), x[:4])
+    return traced, x, y
 
 
 def _frozen() -> Made:
