@@ -117,6 +117,25 @@ def test_short_constant_and_weighted_sequences():
     assert np.concatenate(ignored.predict(x[:20])).max() < 100
 
 
+def test_sequences_without_a_weight_do_not_count():
+    x, classes, numbers = waves(12)
+    weights = np.ones(12)
+    weights[2:] = 0  # too few are left for every fold to have one
+    assert so.OscillatorStepClassifier(**SMALL).fit(x, classes, sample_weight=weights).score(x[:2], classes[:2]) > 0.9
+    weights[1] = 0
+    with pytest.raises(InputError, match="expected at least 2 sequences to fit, of a weight above 0, got 1 sample"):
+        so.OscillatorStepRegressor(**SMALL).fit(x, numbers, sample_weight=weights)
+
+
+@pytest.mark.parametrize("span", [-1.0, 0.0, np.nan, np.inf])
+def test_time_goes_forward_in_a_stream(span):
+    x, y, _ = waves(6)
+    stream = so.OscillatorStepClassifier(**SMALL).fit(x, y, timespans=[np.ones(len(row)) for row in x]).stream()
+    stream.push(0.1, 1.0)
+    with pytest.raises(InputError, match="expected a timespan above 0"):
+        stream.push(0.2, span)
+
+
 def test_what_does_not_fit_is_refused():
     x, y, numbers = waves(6)
     with pytest.raises(InputError, match=r"sequence 0: expected a target for each of its \d+ steps, got 1"):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.metrics import log_loss
 from sklearn.model_selection import cross_val_score
@@ -257,6 +258,36 @@ def test_what_partial_fit_cannot_do_is_said(few_rows, tmp_path):
     np.testing.assert_array_equal(loaded.predict(X), parts.predict(X))
     with pytest.raises(InputError, match="whose sums were not kept"):
         loaded.partial_fit(X, y)
+
+
+def test_fit_forgets_the_parts_before():
+    X, y = waves(40)
+    for model in (so.OscillatorClassifier(20, random_state=0), so.OscillatorRegressor(20, random_state=0)):
+        model.partial_fit(X[:20], y[:20]).fit(X, y)
+        with pytest.raises(InputError, match="whose sums were not kept"):
+            model.partial_fit(X, y)
+
+
+@pytest.mark.parametrize("model", [so.OscillatorClassifier, so.OscillatorRegressor])
+def test_uneven_sequences_are_scored_alone_and_in_folds(model):
+    X, y = waves(30)
+    spans = np.random.default_rng(0).uniform(0.5, 2.0, X.shape)
+    fitted = model(20, random_state=0).fit(X, y, timespans=spans)
+    assert fitted.score(X, y, timespans=spans) > 0.8
+    with config_context(enable_metadata_routing=True):
+        routed = model(20, random_state=0).set_fit_request(timespans=True).set_score_request(timespans=True)
+        assert np.isfinite(cross_val_score(routed, X, y, cv=2, params={"timespans": spans})).all()
+
+
+def test_numbers_come_out_of_a_stream_in_their_unit():
+    X, _ = waves(30)
+    several = so.OscillatorRegressor(20, random_state=0).fit(X, 100 + 9 * X[:, -2:])
+    one = so.OscillatorRegressor(20, random_state=0).fit(X, 100 + 9 * X[:, -1])
+    for model in (several, one):
+        stream = model.stream()
+        for value in X[0]:
+            stream.push(value)
+        np.testing.assert_allclose(stream.predict(), model.predict(X[:1])[0], rtol=1e-6)
 
 
 def test_a_cluster_of_one_or_two_workers_gives_the_same_sums(few_rows):

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64, Shaped
 from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, validate_data
@@ -163,6 +164,10 @@ class OscillatorClassifier(ClassifierMixin, OscillatorRidge):
         """Give the class with the highest score for every sequence."""
         best = self._scores(X, timespans).argmax(1)
         return self.classes_[best]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, timespans: Any = None) -> float:  # noqa: N803
+        """Give the share of sequences that are answered right."""
+        return float(accuracy_score(y, self.predict(X, timespans=timespans), sample_weight=sample_weight))
 
     def stream(self) -> "ClassStream":
         """Begin a sequence that is read step by step, with probabilities after each step."""

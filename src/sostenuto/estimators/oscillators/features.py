@@ -356,6 +356,14 @@ class OscillatorFeatures(TransformerMixin, OscillatorEstimator):
         return np.asarray(names, dtype=object)
 
 
+def check_timespan(timespan: float | None, unit: float) -> None:
+    """Refuse the timespan of a step that `fit` did not see the like of; ``unit`` is their median there, or 0."""
+    if (timespan is not None) != (unit > 0):
+        wanted = "a timespan" if unit else "no timespan"
+        raise InputError(f"expected {wanted}, as in fit, got {timespan}.")
+    require(timespan is None or bool(0 < timespan < math.inf), "expected a timespan above 0", f"got {timespan}")
+
+
 class FeatureStream:
     """Features of one sequence while it arrives: memory of the order of the units, whatever its length.
 
@@ -384,13 +392,10 @@ class FeatureStream:
         row = np.asarray(values, dtype=np.float64).reshape(-1)
         if len(row) != self._channels or not math.isfinite(row.dot(row)):
             raise InputError(f"expected {self._channels} finite values, got {row.tolist()}; leave a missing step out.")
-        if (timespan is not None) != (self._unit > 0):
-            wanted = "a timespan" if self._unit else "no timespan"
-            raise InputError(f"expected {wanted}, as in fit, got {timespan}.")
+        check_timespan(timespan, self._unit)
         if timespan is None:
             self._take(row)
             return
-        require(bool(0 < timespan < math.inf), "expected a timespan above 0", f"got {timespan}")
         before = row if self._before is None else self._before
         pieces = 1 if self._before is None else int(count_pieces(timespan / self._unit, self._pieces))
         for left in range(pieces - 1, -1, -1):

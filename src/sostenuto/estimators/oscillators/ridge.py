@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from jaxtyping import Float64
 from sklearn.base import RegressorMixin, is_classifier
+from sklearn.metrics import r2_score
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, validate_data
 
 from sostenuto.checks import InputError, require
@@ -52,7 +53,8 @@ class OscillatorRidge(OscillatorEstimator):
         self, rows: Rows, targets: np.ndarray, weight: np.ndarray, judged: np.ndarray, client: Any = None
     ) -> HeldOut:
         """Fit all rows: compared with each other, or, where they are many or a cluster is given, summed up in parts."""
-        vars(self).pop("_statistics", None)
+        for sums in ("_origin", "_statistics"):
+            vars(self).pop(sums, None)
         if len(rows) <= MOST_ROWS and client is None:
             ridge, held_out = self._leave_one_out(rows, targets, weight, judged)
             self.coef_, self.intercept_ = (part.numpy() for part in ridge.line())
@@ -155,11 +157,6 @@ class OscillatorRidge(OscillatorEstimator):
         """Write the fitted estimator into one safetensors file; sums over rows (`partial_fit`) are not in it."""
         self._solve()
         super().save(path)
-
-    def stream(self) -> "AnswerStream":
-        """Begin a sequence that is read step by step, with an answer after each step."""
-        self._solve()
-        return AnswerStream(self)
 
 
 class AnswerStream(FeatureStream):
@@ -309,7 +306,20 @@ class OscillatorRegressor(RegressorMixin, OscillatorRidge):
 
     def predict(self, X: Any, *, timespans: Any = None) -> np.ndarray:  # noqa: N803
         """Give the predicted numbers in the shape of the ``y`` of `fit`."""
-        numbers = self._answers(self._read(X, timespans)) * self.target_scale_ + self.target_center_
+        return self._numbers(self._answers(self._read(X, timespans)))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, timespans: Any = None) -> float:  # noqa: N803
+        """Give R², the mean over targets."""
+        return float(r2_score(y, self.predict(X, timespans=timespans), sample_weight=sample_weight))
+
+    def stream(self) -> "NumberStream":
+        """Begin a sequence that is read step by step, with the predicted numbers after each step."""
+        self._solve()
+        return NumberStream(self)
+
+    def _numbers(self, answers: Float64[np.ndarray, "n output"]) -> np.ndarray:
+        """Bring standardized answers to the unit and the shape of the ``y`` of `fit`."""
+        numbers = answers * self.target_scale_ + self.target_center_
         return numbers if self.has_columns_ else numbers[:, 0]
 
     def _columns(self, given: Any, y: Any) -> np.ndarray:
@@ -335,6 +345,25 @@ class OscillatorRegressor(RegressorMixin, OscillatorRidge):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
+
+
+class NumberStream(AnswerStream):
+    """Predicted numbers while a sequence arrives.
+
+    >>> X = np.random.default_rng(0).normal(size=(20, 40)).cumsum(1)
+    >>> regressor = OscillatorRegressor(n_units=20, random_state=0).fit(X, 100 + X[:, -1])
+    >>> stream = regressor.stream()
+    >>> for value in X[0]:
+    ...     stream.push(value)
+    >>> bool(np.isclose(stream.predict(), regressor.predict(X[:1])[0]))
+    True
+    """
+
+    _estimator: OscillatorRegressor
+
+    def predict(self) -> Any:
+        """Give the predicted number, or several, after what has been read so far."""
+        return self._estimator._numbers(self.answers()[None])[0]
 
 
 _BINS = 24

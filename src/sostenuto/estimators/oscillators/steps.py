@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from sostenuto.checks import InputError, check_count, require
 from sostenuto.estimators.classes import deal_folds, softmax, temperature
 from sostenuto.estimators.inputs import joined_steps, read_step_targets, read_weights
-from sostenuto.estimators.oscillators.features import OscillatorEstimator, Rows
+from sostenuto.estimators.oscillators.features import OscillatorEstimator, Rows, check_timespan
 from sostenuto.models.ridge import RidgeStatistics
 from sostenuto.ops.oscillator_bank import KINDS, BankStream, bank_outputs
 
@@ -71,10 +71,12 @@ class OscillatorSteps(OscillatorEstimator):
         ``targets`` (time, output) and ``classes`` (time,) are those of each sequence. What is returned are the numbers
         of the sequences that were left out, and the answers for their steps, one below the other.
         """
-        require(len(rows) > 1, "expected at least 2 sequences to fit", "got 1 sample", "bring more")
-        self._draw_random(rows)
         weight = np.ones(len(rows)) if weights is None else weights
-        judged = self._judged(rows)
+        count = int(np.count_nonzero(weight))
+        samples = f"got {count} sample{'s' * (count != 1)}"
+        require(count > 1, "expected at least 2 sequences to fit, of a weight above 0", samples, "bring more")
+        self._draw_random(rows)
+        judged = self._judged(rows, weight)
         # The rarest class of a sequence decides where it is dealt to.
         kinds = np.zeros(len(judged), np.int64) if classes is None else np.array([classes[i].max() for i in judged])
         dealt = deal_folds(kinds, _FOLDS, self.seed_)
@@ -102,9 +104,10 @@ class OscillatorSteps(OscillatorEstimator):
         self.importance_ = (slope * deviation[:, None]).numpy()[first : first + int(self.n_units)]
         return judged, held_out[best]
 
-    def _judged(self, rows: Rows) -> np.ndarray:
-        """Give the sequences that choose the penalty: all, or as many as have some steps in all."""
+    def _judged(self, rows: Rows, weight: np.ndarray) -> np.ndarray:
+        """Give the sequences that choose the penalty: all that have a weight, or as many as have some steps in all."""
         order = np.random.default_rng(self.seed_).permutation(len(rows))
+        order = order[weight[order] > 0]
         steps = np.cumsum(np.diff(rows.packed.borders)[order])
         return np.sort(order[: max(int(np.searchsorted(steps, _JUDGED, side="right")), 2 * _FOLDS)])
 
@@ -403,9 +406,7 @@ class StepStream:
         row = np.asarray(values, dtype=np.float64).reshape(-1)
         if len(row) != len(model.center_) or not np.isfinite(row).all():
             raise InputError(f"expected {len(model.center_)} finite values, got {row.tolist()}.")
-        if (timespan is not None) != (model.span_unit_ > 0):
-            wanted = "a timespan" if model.span_unit_ else "no timespan"
-            raise InputError(f"expected {wanted}, as in fit, got {timespan}.")
+        check_timespan(timespan, model.span_unit_)
         span = 1.0 if timespan is None else timespan / model.span_unit_
         row = (row - model.center_) / model.scale_
         self._bank.push(row[None].astype(np.float32), None if timespan is None else torch.tensor([span]))
