@@ -6,8 +6,10 @@ from torch import nn
 from torch.autograd.functional import hessian
 from torch.func import functional_call
 
+from sostenuto.audits.batches import eval_batch
 from sostenuto.audits.curvature import hessian as module
 from sostenuto.audits.curvature.hessian import hessian_spectrum
+from sostenuto.audits.curvature.operator import Hessian
 from sostenuto.audits.curvature.surface import loss_surface
 from sostenuto.checks import InputError
 from tests.laws.audit_laws import AuditLaws
@@ -127,5 +129,57 @@ def test_a_model_without_weights_is_refused():
         def forward(self, x):
             return x[:, -1]
 
-    with pytest.raises(InputError, match="expected a model with weights that learn, got none"):
+    with pytest.raises(InputError, match="expected a model with weights that learn, and a loss that depends on them"):
         hessian_spectrum(Nothing(), torch.randn(4, 3, 2), [0, 1, 0, 1])
+
+
+def test_every_product_is_taken_at_the_weights_as_they_were(monkeypatch):
+    torch.manual_seed(0)
+    model, X, y = Recurrent(nn.RNN, 3), torch.randn(12, 4, 2), torch.arange(12) % 3
+    start = [value.detach().clone() for value in model.parameters()]
+    seen, product = [], Hessian.product
+
+    def watched(self, vector):
+        seen.append(all(torch.equal(one, now) for one, now in zip(start, self.parameters, strict=True)))
+        return product(self, vector)
+
+    monkeypatch.setattr(Hessian, "product", watched)
+    hessian_spectrum(model, X, y)
+    assert len(seen) >= module.SURPRISES
+    assert all(seen)
+
+
+def test_one_first_pass_serves_every_product_of_one_batch_until_a_weight_changes(monkeypatch):
+    torch.manual_seed(0)
+    model, X, y = Recurrent(nn.GRU, 3).double(), torch.randn(9, 4, 2, dtype=torch.float64), torch.arange(9) % 3
+    passes, part = [], Hessian.part
+    monkeypatch.setattr(Hessian, "part", lambda self, rows: passes.append(rows) or part(self, rows))
+    together, split = (Hessian(model, eval_batch(model, X, y), size) for size in (9, 5))
+    vectors = np.random.default_rng(0).standard_normal((3, together.size))
+    for weights in ("as they were", "moved"):
+        passes.clear()
+        found = [together.product(vector) for vector in vectors]
+        assert len(passes) == 1, weights
+        np.testing.assert_allclose(found, [split.product(vector) for vector in vectors], rtol=1e-9, atol=1e-12)
+        with torch.no_grad():
+            model.head.weight.mul_(1.5)
+
+
+def test_both_ends_of_the_spectrum_come_from_the_same_products(monkeypatch):
+    torch.manual_seed(1)
+    model, X, y = Recurrent(nn.RNN, 4).double(), torch.randn(20, 5, 2, dtype=torch.float64), torch.arange(20) % 3
+    operator = Hessian(model, eval_batch(model, X, y), 256)
+    expected = np.linalg.eigvalsh(operator.dense())[::-1]
+    products, product = [], Hessian.product
+    monkeypatch.setattr(Hessian, "product", lambda self, vector: products.append(1) or product(self, vector))
+    start = np.random.default_rng(0).standard_normal(operator.size)
+    for wanted in (1, 2, 3):
+        products.clear()
+        values, vectors = operator.extremes(wanted, start, both=True)
+        together = len(products)
+        np.testing.assert_allclose(values[:wanted], expected[:wanted], rtol=1e-3)
+        assert values[-1] == pytest.approx(expected[-1], rel=1e-3)
+        np.testing.assert_allclose(product(operator, vectors[:, -1]), values[-1] * vectors[:, -1], atol=1e-3)
+        products.clear()
+        operator.extremes(wanted, start)
+        assert together < 2 * len(products)

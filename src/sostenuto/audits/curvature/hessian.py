@@ -135,7 +135,7 @@ def hessian_spectrum(
     generator = np.random.default_rng(seed)
     with audited(model, seed), twice_differentiable():
         hessian = Hessian(model, data, batch_size)
-        exact = hessian.size <= max(FEW_WEIGHTS, top + 1)
+        exact = hessian.size <= max(FEW_WEIGHTS, 2 * top)
         steps: int | None = None
         if max_seconds is not None:
             products = hessian.size if exact else 60 + probes * (3 + lanczos_steps)
@@ -180,6 +180,7 @@ def _affordable(
     each = saved_bytes(few, slice(0, 1)) * 4  # a second derivative keeps the first one's intermediate values too
     batch_size = max(min(batch_size, MOST_BYTES // max(each, 1)), 1)
     few = Hessian(model, data.take(first), batch_size)
+    few.keeps &= len(data.values) <= batch_size  # what holds for these few must hold for all
     direction = np.ones(few.size) / np.sqrt(few.size)
     few.product(direction)
     start = time.perf_counter()
@@ -220,10 +221,10 @@ def _surprise(hessian: Hessian, slope: Vector, generator: np.random.Generator) -
     start = [parameter.detach().clone() for parameter in hessian.parameters]
     sizes = np.concatenate([np.full(one.numel(), float(one.square().mean().sqrt())) for one in start])
     before, off = hessian.loss(), 0.0
+    steps = [SURPRISE_STEP * sizes * generator.standard_normal(hessian.size) for _ in range(SURPRISES)]
+    promised = [float(slope @ step + 0.5 * step @ hessian.product(step)) for step in steps]
     try:
-        for _ in range(SURPRISES):
-            step = SURPRISE_STEP * sizes * generator.standard_normal(hessian.size)
-            expected = float(slope @ step + 0.5 * step @ hessian.product(step))
+        for step, expected in zip(steps, promised, strict=True):
             moved = torch.from_numpy(step)
             with torch.no_grad():
                 places = moved.split([one.numel() for one in start])
@@ -261,15 +262,14 @@ def _sampled(
 ) -> dict[str, Any]:
     size, product = hessian.size, hessian.product
     start = generator.standard_normal(size)
-    values, _ = hessian.extremes(top, start)
-    least = hessian.extremes(1, start, least=True)[0][0]
+    ends, _ = hessian.extremes(top, start, both=True)
     trace, error = _trace(product, size, probes, generator)
     nodes, weights = [], []
     for _ in range(probes):
         node, weight = _lanczos(product, generator.choice([-1.0, 1.0], size) / np.sqrt(size), lanczos_steps)
         nodes.append(node)
         weights.append(weight / probes)
-    return _record(values, float(least), trace, error, np.concatenate(nodes), np.concatenate(weights))
+    return _record(ends[:top], float(ends[-1]), trace, error, np.concatenate(nodes), np.concatenate(weights))
 
 
 def _trace(product: Any, size: int, probes: int, generator: np.random.Generator) -> tuple[float, float]:

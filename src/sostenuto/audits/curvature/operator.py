@@ -25,7 +25,8 @@ class Hessian:
 
     ``parameters`` are the weights that learn. A product is the derivative of ⟨∂L/∂w, v⟩, batch by batch: two backward
     passes, which every differentiable model allows, while tracing it as a function of its weights would shut out models
-    with compiled recurrences.
+    with compiled recurrences. Where all sequences fit one batch, ``keeps`` says so, and the first pass serves every
+    product until a weight changes.
     """
 
     def __init__(self, model: nn.Module, data: EvalBatch, batch_size: int) -> None:
@@ -34,9 +35,11 @@ class Hessian:
         self.size = sum(parameter.numel() for parameter in self.parameters)
         with torch.enable_grad():
             part = self.part(next(data.batches(batch_size)))  # a model that cannot answer is refused for that
-        loss = float(part)
+        loss = float(part.detach())
         learns = self.size > 0 and part.requires_grad
         require(learns, "expected a model with weights that learn, and a loss that depends on them", "got none")
+        self.keeps = len(data.values) <= batch_size
+        self._kept: tuple[list[int], tuple[Tensor, ...]] | None = None
         self.deadline = math.inf
         require(math.isfinite(loss), "expected a finite loss", f"got {loss}", "look for NaN in the model's answers")
 
@@ -66,33 +69,51 @@ class Hessian:
         total = np.zeros(self.size)
         for rows in self.data.batches(self._batch_size):
             with torch.enable_grad():
-                first = torch.autograd.grad(self.part(rows), self.parameters, create_graph=True, materialize_grads=True)
+                first = self._slopes(rows)
                 along = sum((gradient * part).sum() for gradient, part in zip(first, parts, strict=True))
                 if not (isinstance(along, Tensor) and along.requires_grad):
                     continue
-                second = torch.autograd.grad(along, self.parameters, materialize_grads=True)
+                second = torch.autograd.grad(along, self.parameters, retain_graph=self.keeps, materialize_grads=True)
             total += torch.cat([gradient.flatten() for gradient in second]).double().cpu().numpy()
         return total
+
+    def _slopes(self, rows: slice) -> tuple[Tensor, ...]:
+        """Give the gradient of one batch with the graph of how it came about, the kept one if weights did not move."""
+        now = [parameter._version for parameter in self.parameters]
+        if self._kept is not None and self._kept[0] == now:
+            return self._kept[1]
+        self._kept = None  # frees the old graph before the new one is built
+        found = torch.autograd.grad(self.part(rows), self.parameters, create_graph=True, materialize_grads=True)
+        if self.keeps:
+            self._kept = now, found
+        return found
 
     def dense(self) -> Float[np.ndarray, "weight weight"]:
         """Give the whole matrix, symmetrized; for few weights only."""
         whole = np.stack([self.product(row) for row in np.eye(self.size)])
         return (whole + whole.T) / 2
 
-    def extremes(self, wanted: int, start: Vector, *, least: bool = False) -> tuple[np.ndarray, np.ndarray]:
-        """Find the ``wanted`` largest (or least) eigenvalues and their unit eigenvectors by ARPACK, outermost first."""
+    def extremes(self, wanted: int, start: Vector, *, both: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        """Find the largest eigenvalues and their unit eigenvectors by ARPACK, largest first.
+
+        With ``both`` the least follow, one fewer, or one: the same products serve either end.
+        """
         whole: Any = LinearOperator
         operator = whole((self.size, self.size), matvec=self.product, dtype=np.float64)
         tolerance: Any = 1e-4
+        pairs: Any
         try:
-            pairs: Any = eigsh(operator, k=wanted, which="SA" if least else "LA", v0=start, tol=tolerance)
+            if both:
+                pairs = eigsh(operator, k=max(2 * wanted - 1, 2), which="BE", v0=start, tol=tolerance)
+            else:
+                pairs = eigsh(operator, k=wanted, which="LA", v0=start, tol=tolerance)
         except ArpackNoConvergence as error:
             raise InputError(
                 f"expected the eigenvalues of the Hessian to settle, got none after many products: {self.size} weights "
                 "of a loss that may be flat or not smooth."
             ) from error
         values, vectors = pairs
-        order = np.argsort(values if least else -values)
+        order = np.argsort(-values)
         return values[order], vectors[:, order]
 
     def part(self, rows: slice) -> Float[Tensor, ""]:
