@@ -1,5 +1,6 @@
 """docs/experiments.md tells what ``results/experiments`` holds, and every stored result is whole."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -73,6 +74,12 @@ def test_no_order_is_judged_where_kernels_were_chosen_among_unequally_many():
     for one in wide:
         columns = [part.rsplit(" ", 1)[0] for part in one.evidence.split(": ")[-1].split(", ")]
         assert (one.verdict, one.why) == ("not judged", unequal_choice(columns))
+
+
+def test_every_record_that_an_item_names_is_there():
+    for name in names():
+        for record in re.findall(r"results/experiments/[\w-]+\.json", find(name).about):
+            assert (ROOT / record).is_file(), f"{name} names {record}"
 
 
 def test_every_item_is_told_of():
