@@ -82,5 +82,5 @@ def test_scikit_learn_comes_with_the_first_kernel_only():
 
 def test_names_are_listed():
     assert {"RBF", "SequenceKernel", "as_objects"} <= set(dir(so.kernels))
-    with pytest.raises(AttributeError, match=r"it has: .*RBF"):
+    with pytest.raises(AttributeError, match=r"public names are: .*RBF"):
         _ = so.kernels.Fourier

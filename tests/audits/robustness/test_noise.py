@@ -284,7 +284,7 @@ def test_matplotlib_is_not_needed_to_measure():
 
 def test_names_are_listed():
     assert "noise_accuracy" in dir(so.audits)
-    with pytest.raises(AttributeError, match=r"it has: .*AuditResult"):
+    with pytest.raises(AttributeError, match=r"public names are: .*AuditResult"):
         _ = so.audits.horoscope
 
 
