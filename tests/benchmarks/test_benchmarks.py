@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+import sostenuto as so
 from sostenuto import benchmarks
 from sostenuto.benchmarks import import_time
 from sostenuto.checks import InputError
@@ -74,6 +75,15 @@ def test_the_choice_is_put_beside_its_candidates(real_data):
     assert row["accuracy"] == row["candidates"][row["chosen"]]["accuracy"] > 0.9
     assert row["best_accuracy"] == max(one["accuracy"] for one in row["candidates"].values())
     assert record["mean"]["all"]["sets"] == 1
+
+
+def test_candidates_for_numbers_are_compared_by_the_share_they_explain(real_data):
+    from sostenuto.benchmarks import default_choice
+    from sostenuto.data.config import DataConfig
+
+    tecator = so.datasets.load("tser/Tecator", data_dir=str(real_data))
+    config = default_choice.candidate_configs(tecator, DataConfig(validation=0.0))["oscillators"]
+    assert 0.99 < default_choice._fitted(tecator, config)[0] <= 1  # rmse is 0.75, and less would be better
 
 
 def test_costs_of_oscillators_at_a_small_size():

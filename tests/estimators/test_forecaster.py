@@ -1,5 +1,7 @@
 """`Forecaster`: no look ahead, no worse than the simple forecasts, intervals that hold, files, covariates, times."""
 
+from copy import copy
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -256,6 +258,14 @@ def test_saves_and_loads(fitted, tmp_path):
     np.testing.assert_array_equal(loaded.predict(), fitted.predict())
     np.testing.assert_array_equal(loaded.predict_interval(seasonal()), fitted.predict_interval(seasonal()))
     assert loaded.seasons_ == fitted.seasons_
+
+
+def test_a_forecaster_of_an_earlier_version_is_to_be_fitted_again(fitted, tmp_path):
+    earlier = copy(fitted)
+    del earlier.reach_
+    earlier.save(tmp_path / "earlier.safetensors")
+    with pytest.raises(InputError, match="got one of an earlier version, whose mixtures were others; fit it again"):
+        so.Forecaster.load(tmp_path / "earlier.safetensors").predict()
 
 
 def test_saves_dates(tmp_path):

@@ -2,8 +2,9 @@
 
 Real sets of small and middle size with the archive's own training and test parts, default settings, one seed. A choice
 sees the training part alone and takes at most ``budget`` seconds; then every candidate is fitted on the whole training
-part and scored on the test part. Settings of the choice were fixed on `CHOSEN_ON`; the other sets were looked at once.
-The best candidate of a set is known in hindsight only, from the test part: no choice can know it.
+part and scored on the test part, by accuracy, or by R² where the targets are numbers. Settings of the choice were fixed
+on `CHOSEN_ON`; the other sets were looked at once. The best candidate of a set is known in hindsight only, from the
+test part: no choice can know it.
 """
 
 import tempfile
@@ -96,10 +97,12 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _fitted(dataset: Dataset, config: RunConfig) -> tuple[float, float]:
-    """Fit one candidate as the command line would; return its test accuracy and how long that took."""
+    """Fit one candidate as the command line would; return its accuracy or R² on the test part, and the seconds."""
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         fitted = model_of(config.model.layer).fit(dataset, config, Path(folder), Conditions(progress=False))
     assert fitted is not None
     assert fitted.result is not None
-    return fitted.result.score, round(time.perf_counter() - began, 1)
+    numbers = fitted.result.regression
+    score = fitted.result.score if numbers is None else numbers.r2
+    return score, round(time.perf_counter() - began, 1)

@@ -236,6 +236,8 @@ class Forecaster(ForecastState):
 
     def _given(self, y: Any, covariates: Any, times: Any, future_covariates: Any) -> tuple[list[ForecastSeries], bool]:
         check_is_fitted(self)
+        got = "got one of an earlier version, whose mixtures were others"
+        require(hasattr(self, "reach_"), "expected a forecaster saved by this version", got, "fit it again")
         if y is not None:
             series, several = read_series(y, covariates, times, future_covariates, self.layout)
             series = [fill_by_season(each, max(self.seasons_, default=0)) for each in series]
