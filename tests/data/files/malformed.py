@@ -207,7 +207,7 @@ CSV = [
     row("csv semicolons", "data.csv", text("target;0;1", "a;1;2"), "pass separator='semicolon', and decimal='comma'",
         line=1),
     row("csv tabs", "data.csv", text("target\t0", "a\t1"), "'target\\t0'; pass separator='tab'", line=1),
-    row("csv commas", "data.csv", text("target,0", "a,1"), "by a semicolon, got the header 'target,0'; pass sep",
+    row("csv commas", "data.csv", text("target,0", "a,1"), "by a semicolon, got the header 'target,0'",
         line=1, options={"separator": "semicolon"}),
     row("csv decimal point", "data.csv", text("target;0;1", "a;1,5;1.234"), "a number with a decimal comma", line=2,
         options={"separator": "semicolon", "decimal": "comma"}),
