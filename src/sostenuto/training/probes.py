@@ -54,7 +54,7 @@ def _recurrent_weights(model: nn.Module) -> list[tuple[str, torch.Tensor]]:
         for name in {key.split(".")[-1] for key, _ in module.named_parameters(recurse=False)} | set(
             getattr(module, "parametrizations", {})
         ):
-            if name.startswith("weight_hh"):
+            if name.startswith(("weight_hh", "vector_hh")):
                 weights.append((f"{path}.{name}".lstrip("."), getattr(module, name).detach().float().cpu()))
     return sorted(weights)
 

@@ -149,8 +149,8 @@ def vectors_of(weights: BlockWeights, wide: int, dtype: torch.dtype) -> Tensor:
     if weights.spans is not None:
         vectors[A_RE : B_RE + 1] = 1
     vectors[NORM, :H], vectors[NORM_BIAS, :H] = array(weights.norm, dtype), array(weights.norm_bias, dtype)
-    vectors[C_RE : C_IM + 1, :H] = array(weights.readout, dtype)
-    vectors[C_RE : C_IM + 1, :H] *= array(weights.scale, dtype)
+    with np.errstate(over="ignore", invalid="ignore"):  # weights that diverge are told of by the outputs, as in torch
+        vectors[C_RE : C_IM + 1, :H] = array(weights.readout, dtype) * array(weights.scale, dtype)
     vectors[A_RE : A_IM + 1, :H] = array(weights.power, dtype).reshape(2, H)
     vectors[B_RE : B_RE + len(weights.gain), :H] = array(weights.gain, dtype).reshape(-1, H)
     vectors[DIRECT, :H], vectors[ONE] = array(weights.direct, dtype), 1
