@@ -84,6 +84,8 @@ def test_it_is_kept_whole_in_a_file_and_repeats(tmp_path):
     classifier.save(tmp_path / "steps.safetensors")
     loaded = so.OscillatorStepClassifier.load(tmp_path / "steps.safetensors")
     again = so.OscillatorStepClassifier(**SMALL).fit(x, y)
+    for name in ("coef_", "intercept_", "penalty_"):
+        np.testing.assert_array_equal(getattr(loaded, name), getattr(classifier, name))
     for row, same, repeated in zip(*(each.predict_proba(x) for each in (classifier, loaded, again)), strict=True):
         # The order in which BLAS adds depends on where arrays lie in memory.
         np.testing.assert_allclose(row, same, rtol=1e-12)
