@@ -1,5 +1,6 @@
 # ruff: noqa: N806 (X is the name of the contract)
 import json
+import time
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,9 @@ from torch import nn
 import sostenuto
 from sostenuto.audits import adapt
 from sostenuto.audits.audit import AuditReport, CheckVerdict, audit
+from sostenuto.audits.batches import eval_batch
 from sostenuto.audits.checks import all_checks
+from sostenuto.audits.context import measured_cost
 from sostenuto.audits.page import judge, render
 from sostenuto.checks import InputError
 from sostenuto.models.prediction import SequenceClassifier
@@ -208,3 +211,17 @@ def test_nothing_is_sound_that_was_not_asked_for_skill():
     assert (alone.outcome, alone.label) == ("unknown", "In part")
     assert alone.sentence.startswith("1 check was made")
     assert judge(replace(known, verdicts={"skill": good, "memory": good})).label == "Sound"
+
+
+class Waiting(Last):
+    """A model that is fast on a machine that does much else."""
+
+    def forward(self, x):
+        time.sleep(0.05)
+        return super().forward(x)
+
+
+def test_what_else_the_machine_does_costs_no_time(data):
+    model, (X, y) = Waiting(), data
+    cost = measured_cost(model, eval_batch(model, X, y), seed=0)
+    assert cost.forward < cost.backward < 0.05 / 8

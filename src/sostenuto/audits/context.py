@@ -1,6 +1,5 @@
 """What a check of an audit works with: the model, the data within a budget, and how the user describes them."""
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,6 +11,7 @@ from jaxtyping import Float
 from torch import nn
 
 from sostenuto.audits.batches import EvalBatch
+from sostenuto.audits.clock import clock_of
 from sostenuto.audits.model import audited
 from sostenuto.audits.stability.carried import bypassed, share_carried
 from sostenuto.audits.stability.state_map import find_recurrence
@@ -157,11 +157,11 @@ class AuditContext:
         return replace(chosen, values=chosen.values[:, :steps], lengths=None, targets=targets)
 
 
-def seconds_of(call: Callable[[], Any]) -> float:
+def seconds_of(call: Callable[[], Any], clock: Callable[[], float]) -> float:
     """Time a call once, at least a microsecond."""
-    start = time.perf_counter()
+    start = clock()
     call()
-    return max(time.perf_counter() - start, 1e-6)
+    return max(clock() - start, 1e-6)
 
 
 def measured_cost(model: nn.Module, data: EvalBatch, seed: int) -> Cost:
@@ -170,7 +170,8 @@ def measured_cost(model: nn.Module, data: EvalBatch, seed: int) -> Cost:
     rows = slice(0, len(few.values))
     with audited(model, seed), torch.backends.cudnn.flags(enabled=False):
         few.scores(model, rows, few.values)
-        forward = seconds_of(lambda: few.scores(model, rows, few.values))
+        clock = clock_of(model)
+        forward = seconds_of(lambda: few.scores(model, rows, few.values), clock)
         leaf = few.values.clone().requires_grad_()
 
         def gradient() -> None:
@@ -180,5 +181,5 @@ def measured_cost(model: nn.Module, data: EvalBatch, seed: int) -> Cost:
                     torch.autograd.grad(loss, leaf, allow_unused=True)
 
         gradient()  # the first call may compile
-        backward = seconds_of(gradient)
+        backward = seconds_of(gradient, clock)
     return Cost(forward / len(few.values), backward / len(few.values))

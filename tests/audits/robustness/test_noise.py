@@ -318,3 +318,11 @@ def test_damage_grows_with_its_level(kind):
     )
     assert found.score[0] == 1.0 > found.score[1] > found.score[2]
     assert found.summary().endswith("%.")
+
+
+def test_an_audit_asks_about_every_sequence_under_noise():
+    X = 2 * torch.rand(800, 4, 1, generator=torch.Generator().manual_seed(0)) - 1
+    X = X + 0.05 * X.sign()
+    report = so.audit(Answering(last_sign), X, (X[:, -1, 0] > 0).long(), checks="noise", progress=False)
+    assert report.noise.count == 800
+    assert report.verdicts["noise"].label == "Steady"  # 2.5 % is lost, which 128 sequences could not tell from 5 %

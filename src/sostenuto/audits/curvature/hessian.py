@@ -1,6 +1,5 @@
 """The spectrum of the Hessian: its largest eigenvalues, its trace, its density."""
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +11,7 @@ from torch import nn
 
 from sostenuto.audits.base import UNDECIDED, AuditResult, Check, Judged
 from sostenuto.audits.batches import EvalBatch, eval_batch
-from sostenuto.audits.context import AuditContext
+from sostenuto.audits.context import AuditContext, seconds_of
 from sostenuto.audits.curvature.operator import Hessian, Vector, saved_bytes, twice_differentiable
 from sostenuto.audits.model import audited, place_of, widened
 from sostenuto.checks import check_count, require
@@ -183,9 +182,7 @@ def _affordable(
     few.keeps &= len(data.values) <= batch_size  # what holds for these few must hold for all
     direction = np.ones(few.size) / np.sqrt(few.size)
     few.product(direction)
-    start = time.perf_counter()
-    few.product(direction)
-    of_few = time.perf_counter() - start
+    of_few = seconds_of(lambda: few.product(direction), few.clock)
     by_row = of_few / len(few.data.values)
     count = int(seconds / max(products * by_row, 1e-9))
     if count >= len(few.data.values):
@@ -239,7 +236,7 @@ def _surprise(hessian: Hessian, slope: Vector, generator: np.random.Generator) -
 
 
 def _timed(hessian: Hessian, seconds: float) -> Hessian:
-    hessian.deadline = time.perf_counter() + seconds
+    hessian.deadline = hessian.clock() + seconds
     return hessian
 
 

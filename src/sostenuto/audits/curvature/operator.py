@@ -1,7 +1,6 @@
 """The Hessian of a model's mean loss in its weights, as products with vectors."""
 
 import math
-import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from sostenuto.audits.batches import EvalBatch
+from sostenuto.audits.clock import clock_of
 from sostenuto.checks import InputError, require
 
 Vector = Float[np.ndarray, " weight"]
@@ -40,7 +40,7 @@ class Hessian:
         require(learns, "expected a model with weights that learn, and a loss that depends on them", "got none")
         self.keeps = len(data.values) <= batch_size
         self._kept: tuple[list[int], tuple[Tensor, ...]] | None = None
-        self.deadline = math.inf
+        self.clock, self.deadline = clock_of(model), math.inf
         require(math.isfinite(loss), "expected a finite loss", f"got {loss}", "look for NaN in the model's answers")
 
     def loss(self) -> float:
@@ -61,7 +61,7 @@ class Hessian:
 
     def product(self, vector: Vector) -> Vector:
         """Multiply one vector."""
-        if time.perf_counter() > self.deadline:
+        if self.clock() > self.deadline:
             raise InputError("expected the Hessian's products to keep to their estimate, got more; allow more time.")
         tensor = torch.from_numpy(np.ascontiguousarray(vector)).to(self.parameters[0])
         sizes = [parameter.numel() for parameter in self.parameters]

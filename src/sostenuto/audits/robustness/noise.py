@@ -19,6 +19,9 @@ from sostenuto.report.numbers import percent, with_unit
 from sostenuto.results import Numbers
 from sostenuto.training.processes import environment
 
+_STEPS_AT_ONCE = 2**16
+"""Steps, over all sequences, that an audit asks about at a time."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class NoiseScores(ScoreCurve):
@@ -169,7 +172,7 @@ def _worst_where_undefined(measure: Measure, marks: np.ndarray) -> np.ndarray:
 
 def _run(context: AuditContext) -> NoiseScores:
     level = context.thresholds["noise"]["level"]
-    data = context.affordable(forward=1 + 3 * context.budget.noise_draws)
+    data = context.affordable(forward=1 + 3 * context.budget.noise_draws, data=context.test)
     return noise_accuracy(
         context.model,
         data.values,
@@ -178,6 +181,7 @@ def _run(context: AuditContext) -> NoiseScores:
         repeats=context.budget.noise_draws,
         lengths=data.lengths,
         seed=context.seed,
+        batch_size=min(max(1, _STEPS_AT_ONCE // data.values.shape[1]), 256),
         **context.unit,
     )
 

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from sostenuto.audits.base import AuditResult, Check, Judged
+from sostenuto.audits.clock import clock_of
 from sostenuto.audits.context import AuditContext, seconds_of
 from sostenuto.audits.model import still_copy
 from sostenuto.audits.stability.judged_certificate import JudgedCertificate, described
@@ -198,7 +199,8 @@ def _without_matrices(certificate: Certificate) -> Certificate:
 def _run(context: AuditContext) -> CertifiedStability:
     step_map = map_of_layer(find_recurrence(context.model), context.data.values.shape[1])
     h, x = (torch.zeros(1, size, dtype=torch.float64) for size in (step_map.state_size, step_map.input_size))
-    each = min(seconds_of(lambda: step_map.jacobian(h, x)) for _ in range(3))  # the first call may compile
+    clock = clock_of(context.model)
+    each = min(seconds_of(lambda: step_map.jacobian(h, x), clock) for _ in range(3))  # the first call may compile
     points = min(max(int(context.share / (16 * each)), 1), 16)
     return certified_stability(context.model, **context.few(4), points=points, seed=context.seed)
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from sostenuto.audits.applicability import factor, thinned
 from sostenuto.audits.base import UNDECIDED, AuditResult, Check, Judged
+from sostenuto.audits.clock import clock_of
 from sostenuto.audits.context import AuditContext, seconds_of
 from sostenuto.audits.stability.recurrence_trace import Recurrence, RecurrenceTrace, trace_recurrence
 from sostenuto.audits.stability.state_map import find_recurrence, map_of_layer
@@ -292,7 +293,7 @@ def _run(context: AuditContext) -> LyapunovSpectrum:
         step_map.carry(h, h.new_zeros(len(h), step_map.input_size), frame)
 
     step()  # the first call may compile
-    each = min(seconds_of(step) for _ in range(3))
+    each = min(seconds_of(step, clock_of(context.model)) for _ in range(3))
     most = int(context.share / each)
     require(
         most >= min(LEAST_STEPS, few["X"].shape[1]),
