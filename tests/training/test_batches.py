@@ -92,6 +92,20 @@ def test_batches_are_trimmed_and_transformed():
     assert source.is_ragged
 
 
+@pytest.mark.parametrize("processes", [1, 2])
+def test_batches_padded_to_their_bucket_end_where_it_does(processes):
+    """Each share of each batch, whatever is in it: truncated gradients are cut alike in any number of processes."""
+    data = SequenceBatch(torch.ones(7, 9, 1), torch.tensor([2, 3, 9, 1, 8, 4, 7]))
+    for process in range(processes):
+        options = {"process": process, "num_processes": processes, "borders": (4,), "pads_to_bucket": True}
+        source = BatchSource(data, 2, CPU, transform=lambda batch: replace(batch, values=2 * batch.values), **options)
+        ends = {1: 4, 2: 4, 3: 4, 4: 4, 7: 9, 8: 9, 9: 9}
+        for batch, counts, whole in source.batches(1):
+            assert len(batch) == len(counts) <= len(whole)
+            assert {ends[length] for length in batch.lengths.tolist()} == {batch.values.shape[1]}
+            assert batch.values.max() == 2
+
+
 @given(st.lists(st.integers(1, 15), min_size=1, max_size=5), st.integers(1, 12), st.integers(0, 99))
 def test_subsampling_keeps_order_and_adds_up_spans(lengths: list[int], count: int, seed: int):
     torch.manual_seed(seed)

@@ -1,5 +1,8 @@
 """The step recorded as a CUDA graph moves the weights as the plain one does; what cannot be recorded is refused."""
 
+from functools import partial
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -11,7 +14,7 @@ from sostenuto.training.batches import BatchSource
 from sostenuto.training.optimizers import make_optimizer, make_state, set_learning_rate
 from sostenuto.training.processes import make_accelerator
 from sostenuto.training.state import Progress, TrainingState
-from sostenuto.training.step import GraphStep
+from sostenuto.training.step import GraphStep, Step
 from tests.training.small import CLASSES, NUMBERS, STEPS, make_data, make_model, make_trainer, noisy, settings
 
 SETTINGS = {"epochs": 3, "graph": True, "buckets": (4,), "learning_rate": 0.02}
@@ -49,6 +52,33 @@ def test_a_recorded_step_is_the_plain_one(kind, objective, monkeypatch):
         assert one["validation_loss"] == pytest.approx(other["validation_loss"], rel=1e-3)
     for name in theirs:
         torch.testing.assert_close(ours[name], theirs[name], rtol=1e-3, atol=1e-4)
+
+
+class Unrecorded(GraphStep):
+    """Take the steps of a graph, with its batches and buffers, by calling instead of recording them."""
+
+    def _recorded(self, shape, index):
+        self._indices[shape], self._counts[shape] = index.clone(), torch.ones(len(index))
+        return SimpleNamespace(replay=partial(self._gathered_step, shape))
+
+    def _keep_pace(self):
+        pass
+
+
+@pytest.mark.parametrize("objective", [CLASSES, NUMBERS, STEPS], ids=["classes", "numbers", "steps"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_graph_records_is_the_plain_step(kind, objective, monkeypatch):
+    """A graph pads each batch to the end of its bucket, and a plain step to its longest sequence."""
+    trained = []
+    for kind_of_step in (Unrecorded, Step):
+        monkeypatch.setattr("sostenuto.training.trainer.Step", kind_of_step)
+        config = settings(**SETTINGS | KINDS[kind] | {"epochs": 2})
+        trainer = make_trainer(config, objective=objective, model=make_model(objective, dropout=0.0))
+        assert type(trainer.step) is kind_of_step
+        trainer.run()
+        trained.append(trainer.plain_model.state_dict())
+    for name, value in trained[1].items():
+        torch.testing.assert_close(trained[0][name], value, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.gpu(interpreted=False)

@@ -23,8 +23,8 @@ class SequenceModel(nn.Module):
     """A batch-first recurrent layer run over padded sequences; subclasses add the read-out.
 
     `gradient_window` truncates back-propagation through time in training mode: the sequence is cut into windows of so
-    many steps, counted from its end, and no gradient crosses a border. None (the default) lets it flow all the way. A
-    ragged batch is cut where its longest sequence is, and dropout between layers draws a mask for each window.
+    many steps, counted from its end, and no gradient crosses a border. None (the default) lets it flow all the way. The
+    end is that of the padded batch, and dropout between layers draws a mask for each window.
 
     `packs` False runs a layer of one direction on padded sequences as they are: what comes after an end is not looked
     at, and the lengths need not be read from the device. `readout_dropout` acts on what the read-out sees.

@@ -42,7 +42,9 @@ class BatchSource:
     The order of epoch e is a permutation seeded by (seed, e): nothing to store but the epoch. Every process takes its
     share of each global batch. Data that fits well into the device's memory is kept there, with ``on_device`` all.
     Sequences of one batch lie between two of the ``borders`` of length. With ``drop_last`` the rest of an epoch that
-    fills no batch waits for another, in which chance leaves others.
+    fills no batch waits for another, in which chance leaves others. With ``pads_to_bucket`` every batch of a bucket has
+    the same number of steps, so that truncated gradients are cut at the same places whatever chance, or the number of
+    processes, puts beside a sequence; else a batch ends with the longest of its own.
     """
 
     def __init__(
@@ -57,11 +59,12 @@ class BatchSource:
         transform: BatchTransform | None = None,
         borders: Sequence[int] = (),
         drop_last: bool = False,
+        pads_to_bucket: bool = False,
         on_device: bool = False,
     ) -> None:
         self.data, self.batch_size, self.device, self.seed = data, batch_size, device, seed
         self.process, self.num_processes, self.transform = process, num_processes, transform
-        self.drop_last = drop_last
+        self.drop_last, self.pads_to_bucket = drop_last, pads_to_bucket
         self.is_ragged, self.lengths = data.is_ragged, data.lengths.cpu()
         self.buckets = make_buckets(self.lengths, borders)
         if on_device or (device.type == "cuda" and _size(data) < DEVICE_SHARE * torch.cuda.mem_get_info(device)[0]):
@@ -96,10 +99,11 @@ class BatchSource:
 
         A process whose share is empty gets one sequence that does not count, so that all take the same steps.
         """
-        pieces = [whole for _, whole in self.pieces(epoch)[start:]]
-        shares = [whole[self.process :: self.num_processes] for whole in pieces]
-        picked = [mine if len(mine) else whole[:1] for mine, whole in zip(shares, pieces, strict=True)]
-        for whole, mine, batch in zip(pieces, shares, self._gathered(picked), strict=True):
+        pieces = self.pieces(epoch)[start:]
+        shares = [whole[self.process :: self.num_processes] for _, whole in pieces]
+        picked = [mine if len(mine) else whole[:1] for mine, (_, whole) in zip(shares, pieces, strict=True)]
+        batches = self._padded(pieces, picked) if self.pads_to_bucket else self._gathered(picked)
+        for (_, whole), mine, batch in zip(pieces, shares, batches, strict=True):
             counts = torch.ones(len(batch)) if len(mine) else torch.zeros(1)
             yield self._transformed(batch.to(self.device, non_blocking=True)), counts.to(self.device), whole
 
@@ -113,6 +117,10 @@ class BatchSource:
     def _split(self, members: Tensor) -> tuple[Tensor, ...]:
         size = min(self.batch_size, len(members))
         return members[: len(members) // size * size if self.drop_last else None].split(size)
+
+    def _padded(self, pieces: list[tuple[int, Tensor]], picked: list[Tensor]) -> Iterator[SequenceBatch]:
+        for (bucket, _), index in zip(pieces, picked, strict=True):
+            yield self.data.gathered(index.to(self.data.values.device), self.buckets[bucket].steps)
 
     def _gathered(self, picked: list[Tensor]) -> Iterator[SequenceBatch]:
         """Gather some batches at once, each of which is then a view: small ones cost more calls than bytes."""

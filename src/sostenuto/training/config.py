@@ -78,7 +78,8 @@ class TrainingConfig:
         class_weights: ``"none"`` or ``"balanced"`` (rare classes count as much as common ones).
         label_smoothing: of the cross-entropy.
         input_noise: standard deviation of Gaussian noise added to the (scaled) inputs of each training batch.
-        gradient_window: steps that back-propagation through time reaches back; 0 for all.
+        gradient_window: steps that back-propagation through time reaches back at most; 0 for all. Windows are counted
+            from the end of the longest sequence of a bucket.
         subsample: time points drawn at random, in order, from each longer training sequence; 0 for all.
         buckets: lengths at which sequences are sorted into batches of similar length.
         drop_last: train on whole batches alone; what is left of an epoch waits for another.

@@ -98,6 +98,7 @@ class Trainer:
         optimizer = make_optimizer(self.plain_model, config, graph=records)
         self.model = self.accelerator.prepare(self.plain_model)
         options: dict[str, Any] = {"drop_last": config.drop_last, "on_device": records}
+        options["pads_to_bucket"] = bool(config.gradient_window)
         self.train_source = self._source(train, config.batch_size, augmentation or batch_transform, **options)
         self.validation_source = None
         if validation is not None:
