@@ -23,11 +23,15 @@ def real_data() -> Path:
     return Path(folder)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread() -> None:
+    """Let what a file's tests share be made as they run: models are tiny, a second thread would only wait."""
+    torch.set_num_threads(1)
+
+
 @pytest.fixture(autouse=True)
 def _seeded_in_one_thread() -> Iterator[None]:
-    """Begin every test alike; models are tiny, so that a second thread would only wait for the first."""
+    """Begin every test alike."""
     torch.manual_seed(0)
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
     yield
-    torch.set_num_threads(before)
+    torch.set_num_threads(1)

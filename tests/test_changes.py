@@ -315,6 +315,6 @@ def test_a_change_touches_the_files_that_the_page_names(change: str, tmp_path: P
     )
     run_apart(start + program)
     if edits is ACTIVATION and HAS_TRITON:
-        # Triton decides at its import, which the processes of `run_apart` are past.
-        environment = {**os.environ, "TRITON_INTERPRET": "1"}
+        # Triton decides at its import, which the processes of `run_apart` are past; beside a GPU it would use that.
+        environment = {**os.environ, "TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
         subprocess.run([sys.executable, "-c", start + USE_ACTIVATION_ON_GPU], env=environment, check=True)

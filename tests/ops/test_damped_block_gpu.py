@@ -120,7 +120,8 @@ def test_few_launches():
 
 def _kernels(run):
     """Count the kernels that a call launches."""
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
+    kinds = [torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=kinds, acc_events=True) as profiler:  # else it warns that it forgets
         run()
         torch.cuda.synchronize()
     names = [event.name for event in profiler.events() if str(event.device_type).endswith("CUDA")]

@@ -1,5 +1,6 @@
 """A discrete certificate says which time spans it covers, and no spans within them may contradict it."""
 
+import importlib.util
 import itertools
 
 import numpy as np
@@ -11,6 +12,7 @@ from sostenuto.checks import InputError
 from sostenuto.nn import AntisymmetricRNN, CoRNN, DampedOscillators, IndRNN, LipschitzRNN, StableRNN, UnICORNN
 
 F64 = torch.float64
+needs_cvxpy = pytest.mark.skipif(importlib.util.find_spec("cvxpy") is None, reason="needs cvxpy")
 
 
 def contracting(seed=0, **options):
@@ -92,6 +94,7 @@ CURVED = {
 }
 
 
+@needs_cvxpy
 @pytest.mark.parametrize("name", CURVED)
 def test_no_spans_contradict_a_curve(name):
     torch.manual_seed(0)
@@ -135,6 +138,7 @@ def test_derivatives_bound_how_a_curve_moves(name):
     assert np.linalg.norm(curve.at(1.7).input, 2) <= curve.push(eye)
 
 
+@needs_cvxpy
 def test_spans_without_a_common_norm_are_refused():
     torch.manual_seed(0)
     layer = CoRNN(2, 4, dtype=F64, damping="explicit")
