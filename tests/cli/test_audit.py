@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import save_file
 from typer.testing import CliRunner
 
+from sostenuto import audits
 from sostenuto.cli import app
 from tests.cli.small import TINY, call, said, write_waves
 
@@ -29,7 +30,7 @@ def test_a_run_is_audited_on_its_own_test_part(run):
     assert "memory: " in done.output
     assert f"The page is {run / 'audit.html'}" in done.output
     assert "audit of a model" in (run / "audit.html").read_text()
-    assert json.loads((run / "audit.json").read_text())["results"]["noise"]["count"] == 128
+    assert json.loads((run / "audit.json").read_text())["results"]["noise"]["count"] == 359
 
 
 @pytest.fixture(scope="module")
@@ -171,9 +172,14 @@ def test_weights_thresholds_conditions_and_a_card_of_a_module_beside_the_command
         (("--fail-if", "mood<5"), "expected check of a condition to be one of"),
         (("--weights", "no.safetensors"), "expected --weights and --untrained with a module"),
         (("--thresholds", "no.toml"), "no.toml: expected a TOML file of thresholds, got No such file"),
+        (("--out", "no/a.html"), "no/a.html: expected a folder to write into, got none; create it first"),
+        (("--card", "no/a.md"), "no/a.md: expected a folder to write into, got none; create it first"),
+        (("--against-weights", "w.safetensors"), "expected --against-weights with a module, got none"),
+        (("--against", "torch.nn:Identity"), "expected DATA beside a module, got none"),
     ],
 )
-def test_bad_options_of_a_review_are_refused(run, options, message):
+def test_bad_options_of_a_review_are_refused_before_the_audit(run, options, message, monkeypatch):
+    monkeypatch.setattr(audits.sources, "audit_run", None)
     assert message in said(call("audit", run, "--quiet", *options))
 
 

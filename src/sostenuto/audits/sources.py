@@ -42,6 +42,22 @@ class Material(NamedTuple):
     transform: Callable[[SequenceBatch], SequenceBatch] | None = None
 
 
+def names_module(name: str) -> bool:
+    """Say whether ``package.module:name`` is meant, and no run folder.
+
+    >>> names_module("mine:Net"), names_module("runs/mine")
+    (True, False)
+    """
+    return ":" in name and not Path(name).is_dir()
+
+
+def check_named(name: str, data: str, option: str, *, weighted: bool) -> None:
+    """Refuse a module without data, and ``option``, which asks for other weights, of what is none."""
+    module = names_module(name)
+    require(module or not weighted, f"expected {option} with a module", f"got {name or 'none'}")
+    require(bool(data) or not module, "expected DATA beside a module", "got none", "name a file or a data set")
+
+
 def audit_source(
     name: str,
     data: str,
@@ -53,10 +69,9 @@ def audit_source(
     load: Load = load_network,
 ) -> AuditReport:
     """Audit a run folder, which ``load`` opens, or ``package.module:name``."""
-    if Path(name).is_dir() or ":" not in name:
-        require(weights is None and not untrained, "expected --weights and --untrained with a module", f"got {name}")
+    check_named(name, data, "--weights and --untrained", weighted=untrained or weights is not None)
+    if not names_module(name):
         return audit_run(Path(name), data, data_dir, options, load=load)
-    require(bool(data), "expected DATA beside a module", "got none", "name a file or a data set")
     return audit_module(name, data, data_dir, options, weights=weights, untrained=untrained)
 
 
@@ -145,7 +160,8 @@ def load_weights(model: nn.Module, path: Path) -> None:
     except OSError as error:
         raise FileFormatError(path, "expected a safetensors file", f"got {error.strerror}") from error
     except SafetensorError as error:
-        raise FileFormatError(path, "expected a safetensors file", f"got {error}") from error
+        hint = "write one by safetensors.torch.save_file(model.state_dict(), path)"
+        raise FileFormatError(path, "expected a safetensors file", f"got {error}", hint) from error
     try:
         model.load_state_dict(state)
     except RuntimeError as error:

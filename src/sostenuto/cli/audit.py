@@ -47,7 +47,7 @@ def audit(
     from sostenuto.audits.checks import all_thresholds, read_thresholds
     from sostenuto.audits.conditions import failures, read_conditions
     from sostenuto.audits.page import save
-    from sostenuto.audits.sources import audit_source
+    from sostenuto.audits.sources import audit_source, check_named, names_module
     from sostenuto.data.files.atomic import write_atomically
     from sostenuto.estimators.runs import load_fitted
 
@@ -60,10 +60,11 @@ def audit(
     page = out or (Path(model) / "audit.html" if Path(model).is_dir() else Path("audit.html"))
     for path in (page, page.with_suffix(".json"), *([] if card is None else [card])):
         check_output(path, data, Path(model))
+    check_named(against, data, "--against-weights", weighted=against_weights is not None)
     report = audit_source(model, data, data_dir, options, weights=weights, untrained=untrained, load=load_fitted)
     other = None
     if against:
-        random = untrained and ":" in against
+        random = untrained and names_module(against)
         other = audit_source(
             against, data, data_dir, options, weights=against_weights, untrained=random, load=load_fitted
         )
