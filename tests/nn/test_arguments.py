@@ -38,8 +38,9 @@ for name, kind in LAYERS.items():
     refused("expected num_layers to be a whole number of at least 1, got 2.0", lambda: kind(2, 4, num_layers=2.0))
     refused("expected num_layers to be a whole number of at least 1, got 0", lambda: kind(2, 4, num_layers=0))
     refused("expected hidden_size to be a whole number of at least 1, got '4'", lambda: kind(2, "4"))
-    if kind.__name__ != "LSTM" and not issubclass(kind, torch.nn.RNNBase):
-        refused("has no projection of its state, got 2", lambda: kind(2, 4, proj_size=2))
+    kind(2, 4, proj_size=0)
+    if kind.__name__ != "LSTM":
+        refused("expected no proj_size", lambda: kind(2, 4, proj_size=2))
     if layer.continuous:
         refused("expected timespans as a tensor, as the input is, got ndarray", lambda: layer(x, timespans=np.ones(5)))
         refused("expected timespans as a tensor, as the input is, got list", lambda: layer(x, timespans=[1.0] * 5))

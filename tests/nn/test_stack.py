@@ -111,6 +111,14 @@ def test_paper_keeps_the_recurrences_own_start():
     assert stack.vector_scale_l0.tolist() == [1.0] * 4
 
 
+def test_what_a_stack_refuses_it_says_of_its_recurrence():
+    x = torch.zeros(5, 3, 2)
+    with pytest.raises(InputError, match="expected no timespans: SRU is a discrete map"):
+        Stack(2, 4, layer="sru")(x, timespans=torch.ones(5, 3))
+    with pytest.raises(InputError, match="SRU is a discrete map, not a step of a differential equation"):
+        Stack(2, 4, layer="sru").vector_field(torch.zeros(3, 4), x[0])
+
+
 def test_timespans_reach_the_recurrence():
     stack, x = clocked(Stack(2, 5, clock=True, dtype=F64)), torch.randn(9, 3, 2, dtype=F64)
     output, _ = stack(x.repeat_interleave(2, 0), timespans=0.5)

@@ -60,6 +60,7 @@ class AntisymmetricRNN(DenseLayer):
         gated: bool = False,
         backend: str = "auto",
         precision: str = "exact",
+        proj_size: int = 0,  # noqa: ARG002
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:

@@ -145,7 +145,7 @@ class RecurrentLayer(Contract, ConstrainedModule, ABC):
     """
 
     def __new__(cls, *_: Any, **options: Any):
-        """Refuse torch's ``proj_size`` by name: Python would only say that the keyword is unknown."""
+        """Refuse torch's ``proj_size`` in words; layers take its 0, with which calls of `torch.nn.LSTM` may come."""
         hint = "put a torch.nn.Linear behind the layer, or take sostenuto.nn.LSTM"
         expected = f"expected no proj_size: {cls.__name__} has no projection of its state"
         require(not options.get("proj_size"), expected, f"got {options.get('proj_size')}", hint)

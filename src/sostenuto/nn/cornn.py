@@ -68,6 +68,7 @@ class CoRNN(DenseLayer):
         damping: str = "implicit",
         backend: str = "auto",
         precision: str = "exact",
+        proj_size: int = 0,  # noqa: ARG002
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:

@@ -70,6 +70,7 @@ class DampedOscillators(FusedLayer):
         half_life: float | None = None,
         time_span: float = 1.0,
         backend: str = "auto",
+        proj_size: int = 0,  # noqa: ARG002
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:

@@ -64,6 +64,7 @@ class ExpRNN(DenseLayer):
         initialization: str = "cayley",
         backend: str = "auto",
         precision: str = "exact",
+        proj_size: int = 0,  # noqa: ARG002
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:

@@ -61,6 +61,7 @@ class IndRNN(FusedLayer):
         batch_norm: bool = False,
         stacking: str = "plain",
         backend: str = "auto",
+        proj_size: int = 0,  # noqa: ARG002
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:

@@ -79,6 +79,7 @@ class LipschitzRNN(DenseLayer):
         implicitness: float = 1.0,
         backend: str = "auto",
         precision: str = "exact",
+        proj_size: int = 0,  # noqa: ARG002
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:

@@ -55,6 +55,7 @@ class ResidualRNN(DenseLayer):
         step_size: float | None = None,
         backend: str = "auto",
         precision: str = "exact",
+        proj_size: int = 0,  # noqa: ARG002
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:

@@ -31,6 +31,7 @@ class _ResidualGated(RecurrentLayer):
         bidirectional: bool = False,
         *,
         step_size: float | None = None,
+        proj_size: int = 0,  # noqa: ARG002
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:

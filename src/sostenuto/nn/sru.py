@@ -62,6 +62,7 @@ class SRU(FusedLayer):
         highway: bool = True,
         highway_bias: float = 0.0,
         backend: str = "auto",
+        proj_size: int = 0,  # noqa: ARG002
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:

@@ -81,6 +81,7 @@ class StableRNN(DenseLayer):
         time_span: float = 1.0,
         backend: str = "auto",
         precision: str = "exact",
+        proj_size: int = 0,  # noqa: ARG002
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:

@@ -307,6 +307,10 @@ class Stack(RecurrentLayer):
         if self.init == "tuned":
             like.copy_(1 / response.float().std((0, 1)).clamp(1e-4, _LARGEST))
 
+    def refuse_timespans(self, timespans: object) -> None:
+        """Speak of the recurrence inside: a stack knows of time what that does."""
+        self.inner().refuse_timespans(timespans)
+
     def _certify(self, kind: str, layer: int, reverse: bool, spans: tuple[float, float]) -> Certificate:
         """Answer for the recurrence inside a block: what surrounds it keeps no state."""
         found = self.inner(reverse)._certify(kind, layer, False, spans)

@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 
+from sostenuto.checks import require
 from sostenuto.nn.base import Contract, check_sizes
 from sostenuto.nn.certificates import MemoryCertificate
 from sostenuto.nn.certified import GATED
@@ -18,6 +19,10 @@ class _TorchUnit(Contract):
 
     def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1, *args: Any, **options: Any) -> None:
         check_sizes(input_size, hidden_size, num_layers)
+        if not isinstance(self, torch.nn.LSTM):  # torch's own refuse even 0 there
+            hint = "take sostenuto.nn.LSTM, or put a torch.nn.Linear behind the layer"
+            projected = options.pop("proj_size", 0)
+            require(projected == 0, f"expected no proj_size for {type(self).__name__}", f"got {projected!r}", hint)
         super().__init__(input_size, hidden_size, num_layers, *args, **options)  # pyright: ignore[reportCallIssue]
 
     @property

@@ -106,6 +106,7 @@ class UnICORNN(OscillatorLayer):
             case (``last_drift`` has the errors found). Two directions depend on each other at every layer, so there
             each layer recomputes its own states from its kept input; with ``skip`` that is refused.
         backend: ``"auto"``, ``"reference"``, ``"cpu"`` or ``"gpu"``.
+        proj_size: torch's; nothing but 0 is taken.
         device: as in torch.
         dtype: as in torch.
 
@@ -143,6 +144,7 @@ class UnICORNN(OscillatorLayer):
         time_span: float = 1.0,
         memory: str = "store",
         backend: str = "auto",
+        proj_size: int = 0,  # noqa: ARG002
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:

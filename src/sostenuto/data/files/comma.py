@@ -94,7 +94,8 @@ class _Builder:
         self.lines = array("q")
         self.known: dict[str, str] = {}
         self.pending: list[str] = []
-        self.numbers = np.empty((0, len(columns.values)))
+        # It grows in place where the system can; numpy's own resize lets old and new stand side by side since 2.5.
+        self.numbers = array("d")
         self.count = 0
 
     def build(self, rows: Iterator[Row]) -> Table:
@@ -120,8 +121,8 @@ class _Builder:
         self._flush()
         if not self.lines:
             raise FileFormatError(self.path, "expected at least one row after the header", "got none", line=1)
-        self.numbers.resize((self.count, len(self.columns.values)), refcheck=False)
-        return Table(Place(self.path, self.lines), self.columns, self.numbers, self.special)
+        numbers = np.frombuffer(self.numbers, dtype=float).reshape(len(self.lines), len(self.columns.values))
+        return Table(Place(self.path, self.lines), self.columns, numbers, self.special)
 
     def _with_point(self, cell: str, name: str, line: int) -> str:
         try:
@@ -144,9 +145,5 @@ class _Builder:
                 text_hint(name, self.columns, self.pending[error.index]),
                 line=self.lines[self.count + row],
             ) from error
-        count = len(self.lines)
-        if count > len(self.numbers):
-            # In place where the system can, so that old and new do not stand side by side.
-            self.numbers.resize((count + count // 4, width), refcheck=False)
-        self.numbers[self.count : count] = numbers.reshape(count - self.count, width)
-        self.pending, self.count = [], count
+        self.numbers.frombytes(numbers.tobytes())
+        self.pending, self.count = [], len(self.lines)
