@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import sostenuto
-from sostenuto.ops.backend import HAS_TRITON
+from tests import triton_interpreter
 from tests.apart import run_apart
 
 PACKAGE = Path(sostenuto.__file__).parent
@@ -314,7 +314,7 @@ def test_a_change_touches_the_files_that_the_page_names(change: str, tmp_path: P
         "assert so.__file__.startswith(folder)\n"
     )
     run_apart(start + program)
-    if edits is ACTIVATION and HAS_TRITON:
+    if edits is ACTIVATION and not triton_interpreter.why_not():
         # Triton decides at its import, which the processes of `run_apart` are past; beside a GPU it would use that.
         environment = {**os.environ, "TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
         subprocess.run([sys.executable, "-c", start + USE_ACTIVATION_ON_GPU], env=environment, check=True)

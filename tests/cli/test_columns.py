@@ -115,6 +115,25 @@ def test_an_unknown_class_is_predicted_and_named(run, tmp_path):
     assert told["classes"] == ["fast", "slow"]
 
 
+@pytest.mark.filterwarnings("default")
+def test_targets_of_another_kind_are_no_reason_to_refuse_and_are_named(tmp_path):
+    """A classifier asked about numbers, and a regressor about classes."""
+    paths = {kind: write_waves(tmp_path / f"{kind}.npz", targets=kind) for kind in ("classes", "numbers")}
+    for kind, path in paths.items():
+        assert call("fit", path, *TINY, "--out", tmp_path / f"fit-{kind}").exit_code == 0
+    for kind, other, expected in (
+        ("classes", "numbers", "a class that training did not know ('0.084"),
+        ("numbers", "classes", "a target that is no number ('slow', 'fast'): predicted, but not scored"),
+    ):
+        answered = call("predict", tmp_path / f"fit-{kind}", paths[other], "--json", *QUIET)
+        assert answered.exit_code == 0
+        told = json.loads(answered.stdout)
+        assert told["count"] == len(told["predictions"]) == 24
+        assert told["score"] is None
+        assert f"24 of 24 sequences have {expected}" in answered.stderr
+        assert ("predicted, but not scored; it knew 'fast', 'slow'" in answered.stderr) == (kind == "classes")
+
+
 @pytest.mark.parametrize("split", ["time", "group"])
 def test_a_split_that_loses_a_class_says_so(tmp_path, split):
     path = tmp_path / "train.npz"

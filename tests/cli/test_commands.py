@@ -7,8 +7,12 @@ import signal
 import subprocess
 import sys
 
+import click
 import pytest
+import typer
+from typer.testing import CliRunner
 
+from sostenuto.cli import app
 from sostenuto.cli.errors import guarded
 from sostenuto.version import __version__
 from tests.cli.small import TINY, call, said, write_waves
@@ -31,6 +35,21 @@ def test_help_needs_no_torch(arguments):
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=False)
     assert done.stdout.splitlines()[-1] == "0 []", done.stderr
     assert "Usage" in done.stdout
+
+
+def test_help_shows_every_word_of_its_texts():
+    """What stands in brackets is markup to the library that prints help."""
+
+    def look(command: click.Command, path: list[str]) -> None:
+        page = CliRunner().invoke(app, [*path, "--help"], env={"TERMINAL_WIDTH": "500", "COLUMNS": "500"}).output
+        shown = re.sub(r"[\s│]+", " ", page)
+        for text in [command.help, *(getattr(each, "help", None) for each in command.params)]:
+            lines = [" ".join(line.split()) for line in (text or "").splitlines()]
+            assert [line for line in lines if line not in shown] == [], path
+        for name, each in getattr(command, "commands", {}).items():
+            look(each, [*path, name])
+
+    look(typer.main.get_command(app), [])
 
 
 def test_version():

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests import triton_interpreter
+
 ROOT = Path(__file__).resolve().parents[2]
 FEW_STEPS = "gpu.py or -2]"
 
@@ -20,7 +22,8 @@ FEW_STEPS = "gpu.py or -2]"
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the GPU itself runs these tests")
 @pytest.mark.parametrize("op", ["damped", "dense", "diagonal", "oscillator", "recurrent_ntk"])
 def test_gpu_kernels_pass_their_tests_under_the_interpreter(op):
-    pytest.importorskip("triton", reason="Triton has no wheel for this system")
+    if why := triton_interpreter.why_not():
+        pytest.skip(why)
     files = sorted(str(path) for path in Path(__file__).parent.glob(f"test_{op}_*.py"))
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     command = (sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-k", FEW_STEPS, "-p", "no:cacheprovider", *files)

@@ -28,7 +28,7 @@ def audit(
     check: Annotated[list[str] | None, typer.Option(help="Run this check only. Repeatable.")] = None,
     budget: Annotated[str, typer.Option(help="Effort: quick or full.")] = "quick",
     max_seconds: Annotated[float | None, typer.Option(help="Time limit, kept by an estimate.")] = None,
-    thresholds: Annotated[Path | None, typer.Option(help="A TOML file of thresholds: [check] name = value.")] = None,
+    thresholds: Annotated[Path | None, typer.Option(help="A TOML file of thresholds, a table per check.")] = None,
     fail_if: Annotated[
         str, typer.Option(help='Exit with code 3 on any of these conditions, e.g. "memory<500,attack>0.2".')
     ] = "",

@@ -15,7 +15,7 @@ from sostenuto.choices import Missing, Scaling, Task
 from sostenuto.data.batch import SequenceBatch, as_sequences, as_timespans
 from sostenuto.data.dataset import SequenceSet
 from sostenuto.data.scaling import channel_scale, scaled
-from sostenuto.data.targets import class_rows, has_classes, real_rows, sort_classes, task_of
+from sostenuto.data.targets import class_rows, has_classes, is_number, real_rows, sort_classes, task_of
 
 
 def arrange_channels(
@@ -194,6 +194,18 @@ class Encoding:
         for index, row in enumerate(rows):
             affected[index] = np.isin(row, new).any()
         return [names[index] for index in new], affected
+
+    def not_numbers(self, data: SequenceSet) -> tuple[list[str], Bool[np.ndarray, " n"]]:
+        """Show the targets in ``data`` that are no finite numbers where numbers are told, and mark their sequences."""
+        affected = np.zeros(len(data), dtype=bool)
+        if self.classes or data.targets is None:
+            return [], affected
+        strange: dict[str, None] = {}
+        for index, row in enumerate(data.targets):
+            cells = [str(cell) for cell in np.asarray(row).ravel() if not is_number(cell)]
+            affected[index] = bool(cells)
+            strange |= dict.fromkeys(cells)
+        return list(strange), affected
 
     def decode_classes(self, indices: Any) -> np.ndarray:
         """Give the class names of ``indices``, any shape."""

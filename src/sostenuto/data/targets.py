@@ -116,9 +116,17 @@ def sort_classes(names: Iterable[str]) -> tuple[str, ...]:
     (('1', '2', '10'), ('10', 'a', 'b'))
     """
     unique = set(names)
-    if all(_is_number(name) for name in unique):
+    if all(is_number(name) for name in unique):
         return tuple(sorted(unique, key=lambda name: (float(name), name)))
     return tuple(sorted(unique))
+
+
+def is_number(value: Any) -> bool:
+    """Whether a raw target is a finite number, or the text of one."""
+    try:
+        return math.isfinite(float(value))
+    except (TypeError, ValueError):
+        return False
 
 
 def _rows(data: SequenceSet) -> Iterable[Any]:
@@ -158,10 +166,3 @@ def _class_name(value: Any, where: str) -> str:
     if isinstance(value, (float, np.floating)) and float(value).is_integer():
         return str(int(value))
     return str(value)
-
-
-def _is_number(name: str) -> bool:
-    try:
-        return math.isfinite(float(name))
-    except ValueError:
-        return False

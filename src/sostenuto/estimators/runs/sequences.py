@@ -112,17 +112,20 @@ def _class_rows(result: FitResult) -> list[tuple[str, object]]:
 
 
 def _score(encoding: Encoding, raw: torch.Tensor, sequences: SequenceSet) -> tuple[dict[str, Any] | None, list[str]]:
-    """Score what has a target of a known class, and warn of the others; None where there is nothing to score."""
+    """Score what has a target of a known class, or a number, and warn of the others; None where nothing is scored."""
     if sequences.targets is None:
         return None, []
-    unknown, affected = encoding.unknown_classes(sequences)
-    said = []
-    if unknown:
-        names = shown([repr(name) for name in unknown])
-        said.append(
-            f"{int(affected.sum())} of {len(sequences)} sequences have a class that training did not know ({names}): "
-            "predicted, but not scored"
-        )
+    unknown, strange = encoding.unknown_classes(sequences)
+    numberless, wordy = encoding.not_numbers(sequences)
+    affected, said = strange | wordy, []
+    for names, what in ((unknown, "a class that training did not know"), (numberless, "a target that is no number")):
+        if names:
+            which = shown([repr(name) for name in names])
+            knew = f"; it knew {shown([repr(name) for name in encoding.classes])}" if encoding.classes else ""
+            said.append(
+                f"{int(affected.sum())} of {len(sequences)} sequences have {what} ({which}): "
+                f"predicted, but not scored{knew}"
+            )
     known = np.flatnonzero(~affected)
     if len(known) == 0:
         return None, said
