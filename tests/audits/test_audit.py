@@ -225,3 +225,29 @@ def test_what_else_the_machine_does_costs_no_time(data):
     model, (X, y) = Waiting(), data
     cost = measured_cost(model, eval_batch(model, X, y), seed=0)
     assert cost.forward < cost.backward < 0.05 / 8
+
+
+class Damped(nn.Module):
+    """A linear recurrence that fades slowly, and a read-out of its last state."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = sostenuto.nn.DampedOscillators(1, 6, batch_first=True, time_scales=(300, 400))
+        self.head = nn.Linear(6, 2)
+
+    def forward(self, x):
+        return self.head(self.layer(x)[0][:, -1])
+
+
+def test_a_slow_decay_settles_where_it_is_proved():
+    torch.manual_seed(0)
+    model, X = Damped(), torch.randn(140, 40, 1)
+    with torch.no_grad():
+        model.head.bias.sub_(model(X).median(0).values)
+        y = model(X).argmax(1)
+    alone = audit(model, X, y, checks="lyapunov", progress=False)
+    assert alone.verdicts["lyapunov"].label == "Undecided"
+    assert alone.num_sequences == 140
+    beside = audit(model, X, y, checks=["lyapunov", "certificates"], progress=False)
+    assert beside.verdicts["lyapunov"].label == "Settles"
+    assert beside.verdicts["lyapunov"].text.endswith("That they fade for good is proved for every input.")

@@ -56,6 +56,7 @@ class AuditReport(Record):
     ``report.results.get("memory")``. ``task`` is ``"classification"``, ``"regression"`` or, without targets, empty;
     ``data`` names the data where that is known, ``checksum`` changes with them, ``weights`` is the SHA-256 of the
     model's parameters and buffers, ``date`` when the audit ended (UTC), and ``notes`` say how the model was read.
+    ``num_sequences`` were asked about; costly checks took fewer of them.
     """
 
     model: str
@@ -217,7 +218,7 @@ def audit(
         classes=given.classes,
         notes=(*given.notes, f"No verdict is given: {wrong}.") if wrong else given.notes,
         num_parameters=sum(parameter.numel() for parameter in model.parameters()),
-        num_sequences=len(context.data.values),
+        num_sequences=len(context.test.values),
         num_steps=int(data.values.shape[1]),
         budget=budget,
         seed=seed,
@@ -317,12 +318,22 @@ def _judged(
             skilled = judged.outcome in ("good", "caution")
         elif not skilled:
             judged = Judged("unknown", UNDECIDED, f"{NO_SKILL} {judged.basis or result.summary()}")
+        if name == "lyapunov" and skilled and not doubt and _settling(result, results.get("certificates"), own):
+            judged = Judged("good", "Settles", f"{judged.basis} That they fade for good is proved for every input.")
         grown = _growing(results.get("lyapunov"), result) if name == "memory" and judged.outcome == "good" else ""
         if grown:
             judged = Judged("unknown", UNDECIDED, f"{grown} {judged.basis or result.summary()}")
         number = None if check.number is None else check.number(result)
         verdicts[name] = CheckVerdict(judged.outcome, judged.label, judged.basis or result.summary(), number, dict(own))
     return verdicts
+
+
+def _settling(stability: Any, proof: Any, limits: Mapping[str, float]) -> bool:
+    """Say whether small changes of the state fade on the data, and are proved to fade for good under every input.
+
+    Without the proof a slow decay could be a passing one.
+    """
+    return bool(proof and proof.certified and stability.standard_error and stability.ends[1] < -limits["neutral"])
 
 
 def _growing(stability: Any, memory: Any) -> str:

@@ -138,7 +138,7 @@ def calibration(
 
 
 def _run(context: AuditContext) -> Calibration:
-    data = context.affordable(forward=1 + REPEATS)
+    data = context.affordable(forward=1 + REPEATS, data=context.test)
     return calibration(context.model, data.values, data.targets, lengths=data.lengths, seed=context.seed)
 
 

@@ -202,7 +202,10 @@ def _run(context: AuditContext) -> Skill:
 
 
 def _judge(result: Skill, limits: Mapping[str, float]) -> Judged:
-    """Ask for a gain over a guess that is beyond doubt, and for no baseline that does better."""
+    """Ask for a gain over a guess that is beyond doubt, and for no baseline that does better.
+
+    Where none is shown, and at most a share ``hardly`` of what could be gained is left to hope for, that is told too.
+    """
     gain = f"{percent(max(result.gained_low, -1.0))} to {percent(result.gained_high)}"
     basis = f"{result.summary()} Gained over the guess, in 998 of 1000 repetitions: {gain}; at least "
     basis += f"{limits['least']:.0f} different sequences are asked for."
@@ -210,6 +213,10 @@ def _judge(result: Skill, limits: Mapping[str, float]) -> Judged:
         return Judged("unknown", UNDECIDED, f"{basis} There are too few, {result.distinct}, to tell.")
     if result.gained_high <= 0:
         return Judged("bad", "No better than guessing", basis)
+    possible = 1 - result.guess if result.measure == "accuracy" else 1.0
+    if result.gained_low <= 0 and result.gained_high <= limits["hardly"] * possible:
+        told = f"It gains at most {percent(result.gained_high)}, where {percent(possible)} could be gained."
+        return Judged("bad", "Hardly better than guessing", f"{told} {basis}")
     if result.gained_low <= limits["gain"]:
         return Judged("unknown", UNDECIDED, basis)
     best = result.baselines.get(result.best_baseline)
@@ -229,6 +236,6 @@ CHECK = Check(
     needs=("y",),
     run=_run,
     judge=_judge,
-    thresholds={"least": 30.0, "gain": 0.0},
+    thresholds={"least": 30.0, "gain": 0.0, "hardly": 0.1},
     number=lambda result: result.score,
 )

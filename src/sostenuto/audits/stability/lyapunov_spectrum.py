@@ -73,6 +73,13 @@ class LyapunovSpectrum(AuditResult):
         return self.exponents[0]
 
     @property
+    def ends(self) -> tuple[float, float]:
+        """Give the least and the greatest that the largest exponent may be: its interval, parts and sequences."""
+        half = 2.4 * self.standard_error[0] if self.standard_error else 0.0  # Student's t of 8 sequences
+        seen = (*self.parts, self.slowest, self.fastest) if self.parts else ()
+        return min(self.largest - half, *seen), max(self.largest + half, *seen)
+
+    @property
     def verdict(self) -> str:
         """``"contracting"``, ``"chaotic"`` or, within two standard errors of zero, ``"neutral"``."""
         doubt = 2 * self.standard_error[0] if self.standard_error else 0.0
@@ -314,13 +321,11 @@ def _run(context: AuditContext) -> LyapunovSpectrum:
 def _judge(result: LyapunovSpectrum, limits: Mapping[str, float]) -> Judged:
     """Ask whether changes faded or grew for good: on the whole, in every part of the time and in every sequence."""
     near = limits["neutral"]
-    half = 2.4 * result.standard_error[0] if result.standard_error else 0.0  # Student's t of 8 sequences
-    low, high = result.largest - half, result.largest + half
     basis = f"{result.summary()} {_course_words(result)} Neutral within ± {number(near)} of zero."
     if not result.standard_error or not result.parts:
         return Judged("unknown", UNDECIDED, f"{basis} One sequence, or a few steps, give no interval.")
     most, least, furthest = result.growth
-    low, high = min(low, *result.parts, result.slowest), max(high, *result.parts, result.fastest)
+    low, high = result.ends
     if high < -near and most < -FADED:
         return Judged("good", "Settles", basis)
     if low > near and least > GROWN:
