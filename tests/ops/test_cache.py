@@ -14,7 +14,7 @@ for kind in (caching.InTreeCacheLocator, caching.UserWideCacheLocator):
     kind.from_function = classmethod(lambda *_: None)  # no home, and packages that cannot be written to
 import torch
 import sostenuto as so
-from sostenuto.ops._cpu.cache import CACHE
+from sostenuto.ops._cpu.compiled import CACHE
 print(CACHE, so.OscillatorFeatures(16, random_state=0).fit_transform(torch.randn(3, 20).numpy()).shape)
 """
 

@@ -89,8 +89,8 @@ def row_sums(results: int) -> Callable[..., Any]:
         @intrinsic
         def sums(typing_context, zero, length, units, shared, narrow, single):  # noqa: ARG001
             def generate(context, builder, signature, arguments):
-                _, length, units, *given = arguments
-                shared, narrow, single = (cgutils.unpack_tuple(builder, part) for part in given)
+                _, length, units, *addresses = arguments
+                shared, narrow, single = (cgutils.unpack_tuple(builder, part) for part in addresses)
                 vectors = _Vectors(builder, zero == types.float32, units)
                 numbers = [vectors.lanes(broadcast(builder, value, vectors.kind, vectors.count)) for value in single]
 
@@ -98,10 +98,10 @@ def row_sums(results: int) -> Callable[..., Any]:
                     mask = vectors.inside(at)
                     values = [vectors.read(builder.add(place, at)) for place in shared]
                     ending = [vectors.read(builder.add(place, at), mask) for place in narrow]
-                    found = [
+                    terms = [
                         builder.select(mask, part.value, vectors.none) for part in formula(values, ending, numbers)
                     ]
-                    return [builder.fadd(one, other) for one, other in zip(totals, found, strict=True)]
+                    return [builder.fadd(one, other) for one, other in zip(totals, terms, strict=True)]
 
                 totals = _counted(builder, length, VECTOR_BYTES, [vectors.none] * results, column)
                 return context.make_tuple(builder, signature.return_type, [vectors.total(value) for value in totals])

@@ -63,7 +63,7 @@ def padded(columns: int, dtype: torch.dtype) -> int:
 
 
 @no_type_check
-@njit(**OPTIONS)
+@njit(inline="always", **OPTIONS)
 def whole_vectors(columns, like):
     """Count the numbers of whole vectors that hold ``columns``."""
     lanes = VECTOR_BYTES // like.itemsize
@@ -82,7 +82,7 @@ def _block(rows, vectors, asks=0):
         single = zero == types.float32
 
         def generate(context, builder, signature, arguments):  # noqa: ARG001
-            *given, part = arguments[1:]
+            *operands, part = arguments[1:]
             begin, lines = cgutils.unpack_tuple(builder, part)
             end = builder.mul(builder.sub(lines, whole(1)), whole(LINE))
 
@@ -92,7 +92,7 @@ def _block(rows, vectors, asks=0):
                     at = builder.select(builder.icmp_signed("<", at, end), at, end)
                     emit_prefetch(builder, [builder.add(begin, at)], 2)
 
-            _generate(builder, single, rows, vectors, beside, *given)
+            _generate(builder, single, rows, vectors, beside, *operands)
             return context.get_dummy_value()
 
         return types.void(zero, *(types.intp,) * 8, types.boolean, types.UniTuple(types.intp, 2)), generate

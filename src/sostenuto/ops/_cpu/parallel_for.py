@@ -29,8 +29,8 @@ def parallel_for(typing_context, kernel, entry, threads, count, block, arguments
 
     def generate(context, builder, signature, values):
         compiled = compile_into(context, kernel.dispatcher.py_func, (*kinds, types.intp, types.intp))
-        given = context.cast(builder, values[5], signature.args[5], types.Tuple(kinds))
-        shared = _shared(builder, given, values[3], values[4])
+        operands = context.cast(builder, values[5], signature.args[5], types.Tuple(kinds))
+        shared = _shared(builder, operands, values[3], values[4])
         work = _worker(context, builder.module, compiled, shared.type)
         form = ir.FunctionType(ir.VoidType(), [work.type, _PLACE, ir.IntType(32), ir.IntType(32)])
         several = builder.icmp_signed(">", values[2], ir.Constant(_WORD, 1))
@@ -53,12 +53,12 @@ def parallel_for(typing_context, kernel, entry, threads, count, block, arguments
 
 
 @no_type_check
-def _shared(builder, given, count, block):
+def _shared(builder, operands, count, block):
     """Lay out what threads share: the arguments, count, block, where the next block begins, and whether one failed."""
-    kind = ir.LiteralStructType([given.type, *(_WORD,) * 4])
+    kind = ir.LiteralStructType([operands.type, *(_WORD,) * 4])
     shared = cgutils.alloca_once(builder, kind)
     none = ir.Constant(_WORD, 0)
-    for index, value in enumerate((given, count, block, none, none)):
+    for index, value in enumerate((operands, count, block, none, none)):
         builder.store(value, _field(builder, shared, index))
     return shared
 
@@ -71,7 +71,7 @@ def _worker(context, module, compiled, kind):
     work.linkage = "internal"
     builder = ir.IRBuilder(work.append_basic_block("entry"))
     shared = builder.bitcast(work.args[0], kind)
-    given = cgutils.unpack_tuple(builder, builder.load(_field(builder, shared, 0)))
+    operands = cgutils.unpack_tuple(builder, builder.load(_field(builder, shared, 0)))
     count, block = (builder.load(_field(builder, shared, index)) for index in (1, 2))
     head, body, done = (work.append_basic_block(name) for name in ("head", "body", "done"))
     builder.branch(head)
@@ -81,7 +81,9 @@ def _worker(context, module, compiled, kind):
     builder.position_at_end(body)
     after = builder.add(start, block)
     stop = builder.select(builder.icmp_signed("<", after, count), after, count)
-    status, _ = context.call_internal_no_propagate(builder, compiled.fndesc, compiled.signature, [*given, start, stop])
+    status, _ = context.call_internal_no_propagate(
+        builder, compiled.fndesc, compiled.signature, [*operands, start, stop]
+    )
     with cgutils.if_unlikely(builder, status.is_error):
         builder.store(ir.Constant(_WORD, 1), _field(builder, shared, 4))
     builder.branch(head)

@@ -1,11 +1,11 @@
 """Rows of memory that a kernel will need soon, prefetched a line at a time while a product computes.
 
-A product from the cache keeps the machine's arithmetic busy and its memory idle; what comes before and after it, copies
-and scans of long rows, does the opposite. So the product asks, at every column of its left factor, for a line of what
+A product from the cache keeps the arithmetic units busy and the memory idle; what comes before and after it, copies
+and scans of long rows, does the opposite. So the product prefetches, at every column of its left factor, a line of what
 they will read and write. In bunches, between blocks of the product, that saved half as much.
 
-A list of rows to ask for is an array with a line for each region: the address of the row that is next, the bytes from
-a row to the next, those of a row, rows left, and the bytes of the row that were asked for.
+A list of rows to prefetch is an array with a line for each region: the address of the next row, the bytes from a row to
+the next, the bytes of a row, the rows left, and the bytes of the row that were prefetched.
 """
 
 from typing import no_type_check
@@ -25,14 +25,14 @@ LEAST_BYTES, LEAST_DEPTH = 1 << 19, 16
 
 
 @no_type_check
-@njit(**OPTIONS)
+@njit(inline="always", **OPTIONS)
 def new_prefetch_list(regions):
     """Give a list of rows with room for so many regions, and none to ask for."""
     return np.zeros((regions, 5), np.int64)
 
 
 @no_type_check
-@njit(**OPTIONS)
+@njit(inline="always", **OPTIONS)
 def worth_prefetching(rows, size, depth):
     """Give the list for a product of such a depth, or an empty one: where ``size`` bytes in all are too few to ask."""
     return rows if size >= LEAST_BYTES and depth >= LEAST_DEPTH else rows[:0]
@@ -49,7 +49,7 @@ def add_prefetch(rows, region, address, stride, width, count):
 
 
 @no_type_check
-@njit(**OPTIONS)
+@njit(inline="always", **OPTIONS)
 def next_lines(rows, most):
     """Take up to ``most`` lines from the list: where they begin and how many they are, 0 where nothing is left."""
     for region in range(len(rows)):

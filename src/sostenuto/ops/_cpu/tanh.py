@@ -1,4 +1,4 @@
-"""tanh and its slope for Numba kernels: no branch and no call in them, so that the loop around them vectorises.
+"""tanh and its slope for Numba kernels: no branch and no call in them, so that the loop around them vectorizes.
 
 With m = (e^{2|x|} − 1)/2 and d = 1/(m + 1): tanh|x| = m·d and 1 − tanh²x = d(2 − d), both to full relative accuracy,
 also where tanh is nearly 1. The README has the derivation and the errors found.
@@ -60,8 +60,8 @@ def tanh_of_vectors(builder, values, kind, size):
     """Write the instructions that compute the hyperbolic tangent of vectors, or of numbers, of so many bytes each."""
     one = _each(1.0, kind)
     grown = grown_by_half(builder, values, kind, size)
-    found = [builder.fdiv(m, builder.fadd(m, one)) for m in grown]
-    return _signed(builder, found, values, kind, size)
+    results = [builder.fdiv(m, builder.fadd(m, one)) for m in grown]
+    return _signed(builder, results, values, kind, size)
 
 
 @no_type_check
@@ -108,13 +108,13 @@ def grown_by_half(builder, values, kind, size):
 
 
 @no_type_check
-def _signed(builder, found, values, kind, size):
+def _signed(builder, results, values, kind, size):
     """Give what was found the signs of the values."""
     width = _FORMS[size].width
     words = _words(kind, width)
     sign = _each(1 << (width - 1), words)
     signs = [builder.and_(builder.bitcast(x, words), sign) for x in values]
-    joined = [builder.or_(builder.bitcast(part, words), s) for part, s in zip(found, signs, strict=True)]
+    joined = [builder.or_(builder.bitcast(part, words), s) for part, s in zip(results, signs, strict=True)]
     return [builder.bitcast(part, kind) for part in joined]
 
 

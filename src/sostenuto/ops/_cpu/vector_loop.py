@@ -1,6 +1,6 @@
 """Loops for Numba kernels in LLVM's own instructions: over a row, from the formula of one number, and over steps.
 
-A compiler vectorises a loop over many arrays only where it can prove that they do not overlap, which it gives up for
+A compiler vectorizes a loop over many arrays only where it can prove that they do not overlap, which it gives up for
 more than a few. Here the loop is written in LLVM's own instructions: every array begins at an address, all are read,
 and then all results are written.
 """
@@ -11,11 +11,10 @@ from typing import Any, no_type_check
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from sostenuto.ops._cpu.compiled import OPTIONS
 from sostenuto.ops._cpu.panel_product import VECTOR_BYTES, load, whole
 from sostenuto.ops._cpu.tanh import grown_by_half, tanh_of_vectors, tanh_with_slope_of_vectors
 
@@ -108,10 +107,15 @@ class Lanes:
 
 
 @no_type_check
-@njit(**OPTIONS)
-def address(values):
+@intrinsic
+def address(typing_context, values):  # noqa: ARG001
     """Give where an array's numbers begin, as a signed whole number: a sum with an unsigned one would be a float."""
-    return np.intp(values.ctypes.data)
+
+    def generate(context, builder, signature, arguments):
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        return builder.ptrtoint(data, _WORD)
+
+    return types.intp(values), generate
 
 
 def vector_loop(formula: Callable[..., Sequence[Lanes]]) -> Any:

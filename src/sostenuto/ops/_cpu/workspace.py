@@ -1,8 +1,8 @@
 """Large CPU buffers that are used again instead of given back: new memory costs more than a scan over it.
 
 The system gives out memory a page at a time, each cleared at its first touch; for a buffer of 65 MB that took 15 ms,
-where a scan reads and writes it in 7. So much memory is asked for in huge pages, and the memory of a tensor that nobody
-holds any more waits for the next one of its size. A chunked sweep, too, runs in the buffers of its first chunk.
+where a scan reads and writes it in 7. So much memory is asked for in huge pages, and the memory of a tensor that was
+freed waits for the next one of its size. A chunked sweep, too, runs in the buffers of its first chunk.
 """
 
 import math
@@ -34,7 +34,7 @@ def new(shape: tuple[int, ...], dtype: torch.dtype, *, place: int | None = None)
 
     Its memory is taken up again only when its storage has died: every view, array and graph that could see it is gone.
     With a ``place`` a large one begins at that place of a page, down to cache lines: to read from a place of one page
-    just after writing to the same place of another makes the machine wait.
+    just after writing to the same place of another makes the processor wait.
 
     >>> new((3, 4), torch.float64).shape
     torch.Size([3, 4])
@@ -47,7 +47,7 @@ def new(shape: tuple[int, ...], dtype: torch.dtype, *, place: int | None = None)
     lent = owner[first : first + size]
     weakref.finalize(lent, _recycle, owner).atexit = False
     values = torch.from_numpy(lent).view(dtype).view(shape)
-    if torch.are_deterministic_algorithms_enabled():  # a law of the ops: what nobody wrote must show
+    if torch.are_deterministic_algorithms_enabled():  # a law of the ops: what was not written must show
         values.fill_(torch.nan)
     return values
 
@@ -82,7 +82,7 @@ def release() -> None:
 def _rounded(size: int) -> int:
     """Round up to whole huge pages, or by at most a quarter, so that sizes near each other share their memory.
 
-    What is rounded up costs nothing: a small page that nobody touches is never handed out.
+    What is rounded up costs nothing: a small page that is not touched is never given out.
     """
     grain = _HUGE_PAGE if size >= LARGE_BYTES else 1 << max(size.bit_length() - 3, 12)
     return -(-size // grain) * grain

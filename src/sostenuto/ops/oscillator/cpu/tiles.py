@@ -109,10 +109,10 @@ class BackwardRun(NamedTuple):
 class Gradients(NamedTuple):
     """What the adjoint writes.
 
-    ``y`` and ``z`` are the gradients of the last states and become those of the first; states that nobody asks about
-    have no layers: gradients begin as 0. ``matrices`` (tile, row, column: the transposed matrices of all layers one
-    after the other) and ``vectors`` (tile, layer, w g b, unit) take the sums of each tile of ``tile`` rows; where it
-    ``begins``, they have no values yet.
+    ``y`` and ``z`` are the gradients of the last states and become those of the first; where those are not needed
+    they have no layers: gradients begin as 0. ``matrices`` (tile, row, column: the transposed matrices of all layers,
+    one after the other) and ``vectors`` (tile, layer, w g b, unit) take the sums of each tile of ``tile`` rows; where
+    it ``begins``, they have no values yet.
     """
 
     y: Any
@@ -236,7 +236,7 @@ def _prefetch_rows(ahead, region, rows, start, first, k, n):
 
 
 @no_type_check
-@njit(**OPTIONS)
+@njit(inline="always", **OPTIONS)
 def _row(rows, start, first, spare):
     """Say where a step's row of a tile lies, and how far the next; where there is none, all share a spare one."""
     size = rows.itemsize
