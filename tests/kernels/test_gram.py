@@ -17,7 +17,7 @@ from sklearn.gaussian_process.kernels import Matern, WhiteKernel
 
 import sostenuto as so
 from sostenuto.checks import FileFormatError, InputError, MissingExtraError, SostenutoError
-from sostenuto.data.files.lock import locked
+from sostenuto.data.files.atomic import locked
 from sostenuto.kernels import RBF
 from sostenuto.kernels.gram import gram
 from sostenuto.kernels.gram.cluster import computed_on_cluster, connect

@@ -7,10 +7,9 @@ import torch
 
 from sostenuto.checks import InputError
 from sostenuto.choices import Readout
-from sostenuto.models.base import SequenceModel
+from sostenuto.models.base import SequenceModel, pool
 from sostenuto.models.forecaster import Forecaster
 from sostenuto.models.prediction import SequenceClassifier, SequenceRegressor, SequenceToSequence
-from sostenuto.models.readout import pool
 from sostenuto.models.tokens import TokenClassifier
 from sostenuto.nn import LAYERS, UnICORNN
 

@@ -8,8 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sostenuto.checks import check_count, require
-from sostenuto.models.base import SequenceModel, linear_head
-from sostenuto.models.readout import pool
+from sostenuto.models.base import SequenceModel, linear_head, pool
 from sostenuto.types import Lengths, Sequences, Timespans
 
 

@@ -22,9 +22,8 @@ from torch import Tensor, nn
 from sostenuto.checks import FileFormatError, InputError, require, shown
 from sostenuto.data.dataset import SequenceSet
 from sostenuto.data.encoding import Encoding
-from sostenuto.data.files.atomic import write_atomically
+from sostenuto.data.files.atomic import locked, write_atomically
 from sostenuto.data.files.cells import plain_text
-from sostenuto.data.files.lock import locked
 from sostenuto.models.base import SequenceModel
 from sostenuto.models.build import build_model
 from sostenuto.training.config import ModelConfig, RunConfig

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from sostenuto.checks import FileFormatError, InputError, MissingExtraError, require
-from sostenuto.data.files.lock import locked
+from sostenuto.data.files.atomic import locked
 from sostenuto.kernels.gram.tiles import Tile, TileGrid
 from sostenuto.types import PathLike
 
