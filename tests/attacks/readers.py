@@ -110,9 +110,9 @@ def mutate(content: bytes, rng: random.Random, other: bytes) -> bytes:
 def read_one(path: Path) -> str:
     """Read a file both as one to learn from and as one to predict; say how it ended."""
     ended = "refused"
-    for labelled in (True, False):
+    for labeled in (True, False):
         try:
-            parts = read_parts(path, labelled=labelled)
+            parts = read_parts(path, labeled=labeled)
         except InputError as error:
             if str(path) not in str(error):
                 raise AssertionError(f"a refusal that does not name the file: {error}") from error
@@ -121,7 +121,7 @@ def read_one(path: Path) -> str:
         for part in parts.values():
             assert len(part) > 0
             assert all(len(sequence) > 0 and not np.isinf(sequence).any() for sequence in part.sequences)
-            assert part.targets is not None or not labelled
+            assert part.targets is not None or not labeled
     return ended
 
 

@@ -40,8 +40,8 @@ def test_damaged_runs(tmp_path):
 
 
 def test_a_reader_that_breaks_the_promise_is_found(tmp_path, monkeypatch):
-    def broken(path, labelled):
-        raise KeyError(path.name, labelled)
+    def broken(path, labeled):
+        raise KeyError(path.name, labeled)
 
     monkeypatch.setattr(readers, "read_parts", broken)
     outcome = readers.attack(Bound(10, 20), tmp_path)

@@ -78,8 +78,8 @@ def medians(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
     def middle(values: list[Any], path: str) -> Any:
         if isinstance(values[0], Mapping):
-            return {key: middle([one[key] for one in values], f"{path} {key}".strip()) for key in values[0]}
-        numbers = all(isinstance(one, int | float) and not isinstance(one, bool) for one in values)
+            return {key: middle([value[key] for value in values], f"{path} {key}".strip()) for key in values[0]}
+        numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
         if not numbers or len(set(values)) == 1:
             return values[0]
         spread[path] = [min(values), max(values)]

@@ -96,12 +96,12 @@ def predictions(seed: int) -> Iterator[Row]:
         off = discretize(group.batched, group.paths) - exact
     for index, field in enumerate(group.fields):
         readout, length = random_readout(field, index), field.total_variation
-        found = prediction_stability(field, readout, group.paths[index], moved[index], total_variation=length)
-        yield "stability of predictions", found.measured, found.bound.value
+        stability = prediction_stability(field, readout, group.paths[index], moved[index], total_variation=length)
+        yield "stability of predictions", stability.measured, stability.bound.value
         # Without the term c/T, which hides the other: the limits of the two predictions.
         apart = float(((exact[index, -1] - other[index, -1]) @ readout).abs())
-        limit = found.bound.terms["norm"] * found.bound.terms["signatures"]
-        yield "stability of predictions, continuous time", apart, limit if found.bound.applicable else math.nan
+        limit = stability.bound.terms["norm"] * stability.bound.terms["signatures"]
+        yield "stability of predictions, continuous time", apart, limit if stability.bound.applicable else math.nan
         bound = embedding_bound(field, off.shape[1], readout[None])
         yield "embedding, theorem 1", float((off[index] @ readout).abs().max()), bound.value
 

@@ -67,8 +67,8 @@ class Belief(nn.Module):
         evidence = torch.cat([-((x + 1) ** 2), -((x - 1) ** 2)], -1) / 2
         turn = torch.tensor([[0.9, 0.1], [0.1, 0.9]]).to(x)
         belief = torch.full((len(x), 2), 0.5).to(x)
-        for one in evidence.unbind(1):
-            belief = torch.softmax((belief @ turn).log() + one, -1)
+        for likelihood in evidence.unbind(1):
+            belief = torch.softmax((belief @ turn).log() + likelihood, -1)
         return belief
 
 
@@ -160,27 +160,27 @@ class AtLength(nn.Module):
 class Told(nn.Module):
     """Two scores ±g of what a function of the batch and the lengths gives."""
 
-    def __init__(self, given: Callable[[Tensor, Tensor], Tensor]) -> None:
+    def __init__(self, answer: Callable[[Tensor, Tensor], Tensor]) -> None:
         super().__init__()
-        self.gain, self.given = nn.Parameter(torch.tensor(2.0)), given
+        self.gain, self.answer = nn.Parameter(torch.tensor(2.0)), answer
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         """Score two classes."""
-        lead = self.gain * self.given(x, lengths)[:, None] + 0 * x[:, 0]
+        lead = self.gain * self.answer(x, lengths)[:, None] + 0 * x[:, 0]
         return torch.cat([-lead, lead], 1)
 
 
 class Beside(nn.Module):
-    """A GRU that is asked, and of which the answer takes a share, or nothing; ``given`` makes the rest."""
+    """A GRU that is asked, and of which the answer takes a share, or nothing; ``rest`` gives the remainder."""
 
-    def __init__(self, share: float, given: Callable[[Tensor], Tensor]) -> None:
+    def __init__(self, share: float, rest: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
         self.layer, self.head = nn.GRU(1, 4, batch_first=True), nn.Linear(4, 1)
-        self.share, self.given = share, given
+        self.share, self.rest = share, rest
 
     def forward(self, x: Tensor) -> Tensor:
         """Score two classes."""
-        lead = self.given(x) + self.share * self.head(self.layer(x)[0][:, -1])
+        lead = self.rest(x) + self.share * self.head(self.layer(x)[0][:, -1])
         return torch.cat([-lead, lead], 1)
 
 
@@ -241,16 +241,16 @@ def _leaked() -> Made:
     return Told(lambda x, lengths: x[:, -1, 0]), x, y  # noqa: ARG005
 
 
-def _reading(given: Callable[[Tensor, Tensor], Tensor]) -> Made:
-    model, x = Told(given), signals()
+def _reading(answer: Callable[[Tensor, Tensor], Tensor]) -> Made:
+    model, x = Told(answer), signals()
     with torch.no_grad():
         return model, x, model(x, LENGTHS).argmax(1)
 
 
-def _with(given: Callable[[nn.Module, Tensor], Any], distance: float = 0.0) -> Made:
+def _with(answer: Callable[[nn.Module, Tensor], Any], distance: float = 0.0) -> Made:
     """Change what a linear model reads or answers; at a distance from its boundary, or far from it."""
     model, x, y = _thin(distance) if distance else _weighted(EVEN)
-    return Wrapped(model, given), x, y
+    return Wrapped(model, answer), x, y
 
 
 def _pipeline(estimator: Any, *, numbers: bool = False, names: bool = False) -> Any:

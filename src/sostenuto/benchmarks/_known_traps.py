@@ -40,15 +40,15 @@ Made = tuple[nn.Module, Tensor, Tensor | None]
 
 
 class Wrapped(nn.Module):
-    """Does something else to what a model reads or answers; ``given`` gets the model and the input."""
+    """Does something else to what a model reads or answers; ``answer`` takes the model and the input."""
 
-    def __init__(self, model: nn.Module, given: Callable[[nn.Module, Tensor], Any]) -> None:
+    def __init__(self, model: nn.Module, answer: Callable[[nn.Module, Tensor], Any]) -> None:
         super().__init__()
-        self.model, self.given = model, given
+        self.model, self.answer = model, answer
 
     def forward(self, x: Tensor) -> Any:
         """Answer a batch."""
-        return self.given(self.model, x)
+        return self.answer(self.model, x)
 
 
 class Training(Wrapped):
@@ -111,7 +111,7 @@ class Steep(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Score two classes."""
         lead = (x[:, :, 0] @ (self.up - self.down))[:, None]
-        return torch.cat([-lead, lead], 1) + 0 * sum(one.sum() for one in self.idle)
+        return torch.cat([-lead, lead], 1) + 0 * sum(weight.sum() for weight in self.idle)
 
 
 def _reported(scale: float) -> Made:
@@ -246,9 +246,9 @@ def _double() -> Made:
     return model.double(), x.double(), y
 
 
-def _answered(given: Callable[[Tensor], Any]) -> Made:
+def _answered(answer: Callable[[Tensor], Any]) -> Made:
     model, x, y = _weighted(EVEN)
-    return Wrapped(model, lambda model, x: given(model(x))), x, y
+    return Wrapped(model, lambda model, x: answer(model(x))), x, y
 
 
 class Output(OrderedDict[str, Tensor]):

@@ -64,7 +64,7 @@ def judge(name: str, seeds: int) -> dict[str, Any]:
     if deeper:
         full = _audited(case, 0, checks=deeper, budget="full", max_seconds=FULL_SECONDS)
         pairs = [(check, full.verdicts[check].label) for check in deeper if check in full.verdicts]
-        wrong += [one for one in falsehoods(case, full) if not one.startswith("skill")]
+        wrong += [falsehood for falsehood in falsehoods(case, full) if not falsehood.startswith("skill")]
     budgets = [check for check, label in pairs if len({label, *labels[check]} - {UNDECIDED}) > 1]
     return {"labels": labels, "false": wrong, "disagree": disagree, "budgets_disagree": budgets, "full": dict(pairs)}
 

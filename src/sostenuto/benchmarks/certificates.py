@@ -37,11 +37,11 @@ def judge(index: int, seed: int = 0) -> dict[str, Any]:
     A, W = random_system(np.random.default_rng((seed, index)))  # noqa: N806
     limits = rate_limits(A, W)
     row: dict[str, Any] = {"limit": limits[0]}
-    for test, found in certificates(A, W).items():
-        if found.holds:
+    for test, certificate in certificates(A, W).items():
+        if certificate.holds:
             stepped = "discrete" in test
-            share = largest_share(A, W, found, step=STEP if stepped else None, seed=index)
-            rate = found.rate or 0.0
+            share = largest_share(A, W, certificate, step=STEP if stepped else None, seed=index)
+            rate = certificate.rate or 0.0
             row[test] = {"rate": rate, "share": share, "wrong": share > 1 + 1e-6 or rate > limits[stepped]}
     return row
 
@@ -57,11 +57,11 @@ def summarize(rows: list[dict[str, Any]], seed: int) -> dict[str, Any]:
         "unstable_at_some_slopes": sum(row["limit"] <= 0 for row in rows),
         "certified": {test: len(each) for test, each in by_test.items()},
         "certified_share": {test: len(each) / len(rows) for test, each in by_test.items()},
-        "contradicted": {test: sum(one["wrong"] for one in each) for test, each in by_test.items()},
+        "contradicted": {test: sum(row["wrong"] for row in each) for test, each in by_test.items()},
         "largest_share_of_bound": {
-            test: max((one["share"] for one in each), default=0.0) for test, each in by_test.items()
+            test: max((row["share"] for row in each), default=0.0) for test, each in by_test.items()
         },
-        "median_rate": {test: _median([one["rate"] for one in each]) for test, each in by_test.items()},
+        "median_rate": {test: _median([row["rate"] for row in each]) for test, each in by_test.items()},
         "median_ratio_of_lure_to_norm_rate": _median([lure_rate / norm for norm, lure_rate in both]),
     }
 

@@ -24,19 +24,19 @@ def run(progress: bool = True, count: int = COUNT) -> dict[str, Any]:
         layer = random_layer(seed)
         generator = torch.Generator().manual_seed(seed)
         sequences = 2 * torch.randn(2, 12, layer.input_size, generator=generator)  # pyright: ignore[reportCallIssue, reportArgumentType]
-        for one in certified_stability(layer, sequences, points=16).judged:
-            kind = one.certificate.kind
+        for judgment in certified_stability(layer, sequences, points=16).judged:
+            kind = judgment.certificate.kind
             asked[kind] += 1
-            held[kind] += one.certificate.holds
-            wrong[kind] += one.contradicted
-            if one.certificate.holds and one.certificate.rate and one.measured:
-                gaps.setdefault(kind, []).append(one.certificate.rate / one.measured)
+            held[kind] += judgment.certificate.holds
+            wrong[kind] += judgment.contradicted
+            if judgment.certificate.holds and judgment.certificate.rate and judgment.measured:
+                gaps.setdefault(kind, []).append(judgment.certificate.rate / judgment.measured)
     return {
         "models": count,
         "asked": dict(asked),
         "certified": dict(held),
         "contradicted": dict(wrong),
-        "median_share_of_measured_rate": {kind: float(np.median(found)) for kind, found in gaps.items()},
+        "median_share_of_measured_rate": {kind: float(np.median(shares)) for kind, shares in gaps.items()},
     }
 
 

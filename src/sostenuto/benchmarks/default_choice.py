@@ -44,12 +44,12 @@ def run(
     data_dir: str | None = None,
 ) -> dict[str, Any]:
     """Return, for every set, the choice, its time and the candidates' accuracies, and the means of both groups."""
-    found = {}
+    results = {}
     for name in tqdm(sets, desc="default choice", unit="set", disable=not progress):
-        found[name] = measured(datasets.load(name, data_dir=data_dir), budget)
+        results[name] = measured(datasets.load(name, data_dir=data_dir), budget)
     groups = {"chosen_on": CHOSEN_ON, "others": OTHERS, "all": tuple(sets)}
-    means = {group: summary([found[name] for name in names if name in found]) for group, names in groups.items()}
-    return {"budget": budget, "chosen_on": list(CHOSEN_ON), "sets": found, "mean": means}
+    means = {group: summary([results[name] for name in names if name in results]) for group, names in groups.items()}
+    return {"budget": budget, "chosen_on": list(CHOSEN_ON), "sets": results, "mean": means}
 
 
 def measured(dataset: Dataset, budget: float) -> dict[str, Any]:
@@ -68,7 +68,11 @@ def measured(dataset: Dataset, budget: float) -> dict[str, Any]:
         row["candidates"][tried.name] = {
             "unseen": tried.score, "note": tried.note, "accuracy": accuracy, "seconds": seconds
         }  # fmt: skip
-    accuracies = {name: one["accuracy"] for name, one in row["candidates"].items() if one["accuracy"] is not None}
+    accuracies = {
+        name: candidate["accuracy"]
+        for name, candidate in row["candidates"].items()
+        if candidate["accuracy"] is not None
+    }
     best = max(accuracies, key=lambda name: accuracies[name])
     return row | {"accuracy": accuracies[choice.name], "best": best, "best_accuracy": accuracies[best]}
 

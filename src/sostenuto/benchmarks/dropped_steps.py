@@ -39,14 +39,18 @@ def run(
 
 def measure(data: dict[str, Any], draws: int) -> dict[str, Any]:
     """Give the accuracy on whole series and, for each draw, on the steps that are left."""
-    found: dict[str, Any] = {"whole": _score(data, data["train"], data["test"], 0, {}, {}), "irregular": [], "grid": []}
+    scores: dict[str, Any] = {
+        "whole": _score(data, data["train"], data["test"], 0, {}, {}),
+        "irregular": [],
+        "grid": [],
+    }
     for draw in range(draws):
         generator = np.random.default_rng(draw)
         train, test = (_dropped(data[side], generator) for side in ("train", "test"))
         times = [{"timespans": side[1]} for side in (train, test)]
-        found["irregular"].append(_score(data, train[0], test[0], draw, *times))
-        found["grid"].append(_score(data, train[2], test[2], draw, {}, {}))
-    return found
+        scores["irregular"].append(_score(data, train[0], test[0], draw, *times))
+        scores["grid"].append(_score(data, train[2], test[2], draw, {}, {}))
+    return scores
 
 
 def _dropped(series: np.ndarray, generator: np.random.Generator) -> tuple[list[np.ndarray], list[np.ndarray], Any]:

@@ -134,10 +134,10 @@ def covered(law: str, steps: int, draws: int) -> dict[str, float]:
         values = LAWS[law](np.random.default_rng(seed).normal(size=steps + AHEAD))
         low, high = Forecaster(AHEAD, random_state=0).fit(values[:steps]).predict_interval()[..., 0]
         inside.append((low <= values[steps:]) & (values[steps:] <= high))
-    found = np.array(inside)
-    error = float(found.mean(1).std(ddof=1)) / draws**0.5
-    near, far = found[:, : AHEAD // 3], found[:, -AHEAD // 3 :]
-    means = {"mean": found, "near": near, "far": far}
+    covered_values = np.array(inside)
+    error = float(covered_values.mean(1).std(ddof=1)) / draws**0.5
+    near, far = covered_values[:, : AHEAD // 3], covered_values[:, -AHEAD // 3 :]
+    means = {"mean": covered_values, "near": near, "far": far}
     return {"standard_error": error} | {name: float(part.mean()) for name, part in means.items()}
 
 

@@ -78,7 +78,7 @@ def run(
     values, classes, test, test_classes = (part[:sequences].to(device) for part in _parts(task))
     runs = [_Run(task, half_life, seed, device) for half_life in half_lives for seed in seeds]
     rate = torch.zeros((), device=device)
-    optimizers = [torch.optim.Adam(one.parameters(), rate, fused=True, capturable=device == "cuda") for one in runs]
+    optimizers = [torch.optim.Adam(run.parameters(), rate, fused=True, capturable=device == "cuda") for run in runs]
     index = torch.zeros(len(runs), task.batch, dtype=torch.long, device=device)
 
     def step(number: int) -> None:
@@ -90,11 +90,11 @@ def run(
 
     # At rate 0 nothing is learned; what the optimizers have seen until here is forgotten.
     steps, cost = _all_steps(step, len(runs), device)
-    for value in (value for one in optimizers for state in one.state.values() for value in state.values()):
+    for value in (value for optimizer in optimizers for state in optimizer.state.values() for value in state.values()):
         value.zero_()
     per_epoch = len(values) // task.batch
     epochs = max(1, int(min(task.epochs, seconds / (cost * per_epoch))))
-    orders = [torch.Generator().manual_seed(one.seed) for one in runs]
+    orders = [torch.Generator().manual_seed(run.seed) for run in runs]
     for epoch in tqdm(range(epochs), desc="half-lives", unit="epoch", disable=not progress):
         shuffled = torch.stack([torch.randperm(len(values), generator=order) for order in orders])
         batches = shuffled[:, : per_epoch * task.batch].reshape(len(runs), per_epoch, task.batch).to(device)
@@ -104,7 +104,7 @@ def run(
             steps()
     results: dict[str, Any] = {}
     for half_life in half_lives:
-        rows = [one.judged(test, test_classes) for one in runs if one.half_life == half_life]
+        rows = [run.judged(test, test_classes) for run in runs if run.half_life == half_life]
         accuracy = [row["accuracy"] for row in rows]
         spread = float(np.std(accuracy, ddof=1)) if len(rows) > 1 else 0.0
         name = "none" if half_life is None else f"{half_life:g}"

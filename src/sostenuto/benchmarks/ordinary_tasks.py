@@ -88,7 +88,7 @@ def run(progress: bool = True, settings: Settings = Settings()) -> dict[str, Any
                 for seed, layer in turns:
                     results[layer].append(_train(task, LAYERS[layer], widths[layer], seed, settings))
                     bar.update()
-                columns = {layer: _column(found, widths[layer]) for layer, found in results.items()}
+                columns = {layer: _column(runs, widths[layer]) for layer, runs in results.items()}
                 rows.append({"task": task.name, "score": task.score, "columns": columns})
     finally:
         torch.set_num_threads(threads)

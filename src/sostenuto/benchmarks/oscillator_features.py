@@ -67,8 +67,8 @@ def run(
     sets = sets or at_hand(data_dir)
     kept = Path(os.environ["SOSTENUTO_RESUME"]) if "SOSTENUTO_RESUME" in os.environ else None
     lines = kept.read_text(encoding="utf-8").splitlines() if kept and kept.exists() else []
-    found = {(seed, name): row for seed, name, row in map(json.loads, lines)}
-    wanted = [pair for pair in product(range(max(SEEDS.values())), sets) if pair not in found]
+    results = {(seed, name): row for seed, name, row in map(json.loads, lines)}
+    wanted = [pair for pair in product(range(max(SEEDS.values())), sets) if pair not in results]
     with tempfile.TemporaryDirectory() as folder, _Peers(peers) as others:
         path = Path(folder) / "set.npz"
         warm = [(0, sets[0])] if wanted else []  # compiles what is timed then
@@ -78,11 +78,13 @@ def run(
             asked = [peer for peer in (PEERS if peers else ()) if seed < SEEDS[peer]]
             row = {OURS: _ours(data, seed)} | {peer: others.ask(path, peer, seed) for peer in asked}
             if turn:
-                found[seed, name] = row
+                results[seed, name] = row
                 if kept:
                     with kept.open("a", encoding="utf-8") as file:
                         print(json.dumps([seed, name, row]), file=file)
-    rows = {name: _over_seeds([row for (_, one), row in sorted(found.items()) if one == name]) for name in sets}
+    rows = {
+        name: _over_seeds([row for (_, set_name), row in sorted(results.items()) if set_name == name]) for name in sets
+    }
     versions = {"peer_versions": others.versions} if peers else {}
     return {"chosen_on": list(CHOSEN_ON), "seeds": SEEDS, **versions, "sets": rows, **summary(rows)}
 
@@ -104,22 +106,22 @@ def _over_seeds(rows: list[dict[str, dict[str, float]]]) -> dict[str, Any]:
     }
 
 
-def summary(found: dict[str, Any]) -> dict[str, Any]:
+def summary(rows: dict[str, Any]) -> dict[str, Any]:
     """Average accuracies and times over all sets, those settings were chosen on, and the others; count wins.
 
     Mean ranks over all sets (1 is best, equals share) differ if they are further apart than the critical difference of
     Nemenyi's test at 5 % (Demšar 2006, eq. 7 and Table 5).
     """
     groups = {
-        "all": list(found),
-        "chosen_on": [name for name in found if name in CHOSEN_ON],
-        "others": [name for name in found if name not in CHOSEN_ON],
+        "all": list(rows),
+        "chosen_on": [name for name in rows if name in CHOSEN_ON],
+        "others": [name for name in rows if name not in CHOSEN_ON],
     }
-    methods = list(next(iter(found.values())))
+    methods = list(next(iter(rows.values())))
     means = {
         group: {
             method: {
-                key: float(np.mean([found[name][method][key] for name in names])) for key in ("accuracy", "seconds")
+                key: float(np.mean([rows[name][method][key] for name in names])) for key in ("accuracy", "seconds")
             }
             for method in methods
         }
@@ -129,10 +131,10 @@ def summary(found: dict[str, Any]) -> dict[str, Any]:
     ours = methods[0]
     ahead = {}
     for method in methods[1:]:
-        lead = np.array([found[name][ours]["accuracy"] - found[name][method]["accuracy"] for name in found])
+        lead = np.array([rows[name][ours]["accuracy"] - rows[name][method]["accuracy"] for name in rows])
         counts = {"ahead": lead > 0, "equal": lead == 0, "behind": lead < 0}
         ahead[method] = {word: int(sets.sum()) for word, sets in counts.items()}
-    scores = np.array([[row[method]["accuracy"] for method in methods] for row in found.values()])
+    scores = np.array([[row[method]["accuracy"] for method in methods] for row in rows.values()])
     return {"mean": means, "against": ahead} | mean_ranks(methods, scores)
 
 

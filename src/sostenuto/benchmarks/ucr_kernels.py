@@ -61,8 +61,8 @@ def run(
 
 def mean_accuracy(sets: dict[str, Any]) -> dict[str, float]:
     """Average the accuracy of each method over the sets."""
-    methods = [method for method, found in next(iter(sets.values())).items() if "accuracy" in found]
-    return {method: float(np.mean([found[method]["accuracy"] for found in sets.values()])) for method in methods}
+    methods = [method for method, row in next(iter(sets.values())).items() if "accuracy" in row]
+    return {method: float(np.mean([row[method]["accuracy"] for row in sets.values()])) for method in methods}
 
 
 def measure(

@@ -124,8 +124,8 @@ def in_options(message: str) -> str:
     'pass --missing mask, or say which one with --target NAME'
     """
 
-    def option(found: re.Match[str]) -> str:
-        name, value = found.groups()
+    def option(match: re.Match[str]) -> str:
+        name, value = match.groups()
         return f"--{_OPTIONS[name]} {shlex.quote(value.strip(_QUOTES))}"
 
     return _ARGUMENT.sub(option, message)

@@ -55,7 +55,7 @@ def gram(
 
     def sequences(which: Any) -> list[Any]:
         require(not which.is_tokens, "expected channels of numbers", "got tokens", "choose another data set")
-        return [scaled(one.astype(float)) for one in which.sequences] if unit_norm else list(which.sequences)
+        return [scaled(sequence.astype(float)) for sequence in which.sequences] if unit_norm else list(which.sequences)
 
     left = sequences(dataset.train if part == "train" else dataset.test)
     right = sequences(dataset.train) if part == "cross" else None

@@ -45,13 +45,13 @@ def takes_settings(**wanted: tuple[str, ...]) -> Callable[[Callable[..., None]],
     ``wanted`` names sections of the config, and the settings of each (none: all that say what they are for). The
     command gets the settings that were given on the command line as a dict per section.
     """
-    given = {name: [*(names or option_help(SECTIONS[name]))] for name, names in wanted.items()}
-    options = {(part, name): option_help(SECTIONS[part])[name] for part, names in given.items() for name in names}
+    settings_of = {name: [*(names or option_help(SECTIONS[name]))] for name, names in wanted.items()}
+    options = {(part, name): option_help(SECTIONS[part])[name] for part, names in settings_of.items() for name in names}
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
         def run(*arguments: Any, **values: Any) -> None:
-            settings: dict[str, dict[str, Any]] = {part: {} for part in given}
+            settings: dict[str, dict[str, Any]] = {part: {} for part in settings_of}
             for part, name in options:
                 value = values.pop(name, None)
                 if value not in (None, "", []):

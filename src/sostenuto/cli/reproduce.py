@@ -94,7 +94,7 @@ def _show(result: "ExperimentResult", out: Path | None, as_json: bool) -> None:
     if as_json:
         print(result.to_json())
         return
-    rows = [(one.name, shorten(ours(one), 70), shorten(theirs(one), 40), judged(one)) for one in result.numbers]
+    rows = [(item.name, shorten(ours(item), 70), shorten(theirs(item), 40), judged(item)) for item in result.numbers]
     print(table(rows, ("quantity", "here", "paper", "verdict")))
     for note in result.notes:
         print(f"- {note}")
@@ -112,6 +112,9 @@ def _list(data_dir: str | None, as_json: bool) -> None:
     rows = []
     for line in lines:
         data = ", ".join(f"{name} ({'to fetch' if name in line.missing else 'here'})" for name in line.data) or "none"
-        last = "; ".join(f"{one.verdict} ({one.protocol}, {one.date[:10]})" for one in line.results) or "not run"
+        last = (
+            "; ".join(f"{result.verdict} ({result.protocol}, {result.date[:10]})" for result in line.results)
+            or "not run"
+        )
         rows.append((line.name, line.title, data, line.device, line.time, last))
     print(table(rows, ("name", "title", "data", "device", "time", "last result")))

@@ -114,7 +114,7 @@ class SequenceBatch:
         """Cut into batches of ``counts`` sequences one after the other, each trimmed to the longest of its own."""
         parts = {name: value.split(list(counts)) for name, value in self._tensors().items()}
         cut = [self.replaced(**dict(zip(parts, values, strict=True))) for values in zip(*parts.values(), strict=True)]
-        return [one.trimmed() for one in cut] if self.is_ragged else cut
+        return [batch.trimmed() for batch in cut] if self.is_ragged else cut
 
     def trimmed(self) -> "SequenceBatch":
         """Drop the padding that no sequence needs."""

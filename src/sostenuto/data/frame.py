@@ -28,7 +28,7 @@ def from_frame(
     task: Task | None = None,
     ignore: Sequence[str] = (),
     categorical: Sequence[str] = (),
-    labelled: bool = True,
+    labeled: bool = True,
 ) -> SequenceSet:
     """Gather the rows of a long frame into sequences: each row is one step of the sequence that ``series`` names.
 
@@ -49,7 +49,7 @@ def from_frame(
     """
     place = Place(Path("the data frame"))
     names = _names(frame)
-    named = {"series": series, "time": time, "target": target, "group": group, "task": task, "labelled": labelled}
+    named = {"series": series, "time": time, "target": target, "group": group, "task": task, "labeled": labeled}
     options = Options.of(**named, ignore=tuple(ignore), categorical=tuple(categorical))
     columns = choose_columns(place.path, names, options)
     if not columns.is_long:

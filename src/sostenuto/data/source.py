@@ -66,12 +66,12 @@ def absolute(config: DataConfig) -> DataConfig:
     return replace(config, **paths)
 
 
-def read_file(config: DataConfig, path: PathLike, *, labelled: bool = True) -> dict[str, SequenceSet]:
+def read_file(config: DataConfig, path: PathLike, *, labeled: bool = True) -> dict[str, SequenceSet]:
     """Read the parts of a file with the options of ``config``."""
     options = {option.name: getattr(config, option.name) for option in fields(FileOptions)}
     task = "sequence" if config.task in _STEP_KINDS else config.task or None
     with unpacking_at_most(config.most_unpacked):
-        parts = files.read_parts(path, labelled=labelled, task=task, **options)
+        parts = files.read_parts(path, labeled=labeled, task=task, **options)
     if config.task in _STEP_KINDS:
         parts = {name: as_step_targets(part, _STEP_KINDS[config.task]) for name, part in parts.items()}
     if config.timespans == "ignore":
@@ -86,7 +86,7 @@ def open_for_prediction(
     if not is_file_source(source):
         dataset = open_dataset(replace(config, source=source, test=""), data_dir=data_dir, seed=seed)
         return dataset.test or dataset.train, dataset.batch_transform
-    parts = read_file(config, source, labelled=False)
+    parts = read_file(config, source, labeled=False)
     sequences = parts.get("test", parts["train"])
     if config.task == "forecast":
         from sostenuto.data.tasks.forecast import last_windows

@@ -13,29 +13,29 @@ from sostenuto.data.batch import Steps, as_sequences, warn_of_exchanged_axes
 _FEATURES = ("n_features_in_", "feature_names_in_")
 
 
-def read_sequences(estimator: Any, given: Any, *, layout: Layout, allow_nan: bool, reset: bool) -> list[Steps]:
-    """Read ``given`` as a list of ``(time, channel)`` arrays.
+def read_sequences(estimator: Any, raw: Any, *, layout: Layout, allow_nan: bool, reset: bool) -> list[Steps]:
+    """Read ``raw`` as a list of ``(time, channel)`` arrays.
 
     An array (or data frame, tensor, nested list of equal lengths) of 2 axes is ``(n, time)`` with one channel: its
     columns are scikit-learn's features, so their number is learned when ``reset`` and required otherwise. With 3 axes
     it is read by ``layout``. A list of arrays holds one sequence each, of any length; what is wrong in one of them is
     refused with its index.
     """
-    if hasattr(given, "detach"):
-        given = given.detach().cpu().numpy()
+    if hasattr(raw, "detach"):
+        raw = raw.detach().cpu().numpy()
     if reset:
         for name in _FEATURES:
             vars(estimator).pop(name, None)
     rules: Any = {"layout": layout, "allow_nan": allow_nan, "nan_hint": _nan_hint(estimator)}
-    if is_list_of_sequences(given):
-        return _told(as_sequences(list(given), **rules), layout, reset)
-    array = check_array(given, allow_nd=True, ensure_all_finite=False, input_name="X", estimator=estimator)
+    if is_list_of_sequences(raw):
+        return _told(as_sequences(list(raw), **rules), layout, reset)
+    array = check_array(raw, allow_nd=True, ensure_all_finite=False, input_name="X", estimator=estimator)
     if array.ndim == 2:
-        _check_features(estimator, given, array, reset)
+        _check_features(estimator, raw, array, reset)
     return _told(as_sequences(array, **rules), layout, reset)
 
 
-def is_list_of_sequences(given: Any) -> bool:
+def is_list_of_sequences(raw: Any) -> bool:
     """Tell a list of sequences from an array written as nested lists, which has equal lengths and no arrays inside.
 
     >>> is_list_of_sequences([[1, 2, 3], [4, 5]]), is_list_of_sequences([np.zeros(3), np.zeros(3)])
@@ -43,13 +43,13 @@ def is_list_of_sequences(given: Any) -> bool:
     >>> is_list_of_sequences([[1, 2, 3], [4, 5, 6]]), is_list_of_sequences(np.zeros((2, 3)))
     (False, False)
     """
-    if isinstance(given, np.ndarray):
-        return given.dtype == object and given.ndim == 1 and any(_has_axes(item) for item in given)
-    if not isinstance(given, (list, tuple)):
+    if isinstance(raw, np.ndarray):
+        return raw.dtype == object and raw.ndim == 1 and any(_has_axes(item) for item in raw)
+    if not isinstance(raw, (list, tuple)):
         return False
-    if any(_has_axes(item) and not isinstance(item, (list, tuple)) for item in given):
+    if any(_has_axes(item) and not isinstance(item, (list, tuple)) for item in raw):
         return True
-    lengths = {len(item) for item in given if isinstance(item, (list, tuple))}
+    lengths = {len(item) for item in raw if isinstance(item, (list, tuple))}
     return len(lengths) > 1
 
 
@@ -70,7 +70,7 @@ def _has_axes(item: Any) -> bool:
     return isinstance(item, (list, tuple)) or len(getattr(item, "shape", ())) > 0
 
 
-def _check_features(estimator: Any, given: Any, array: np.ndarray, reset: bool) -> None:
+def _check_features(estimator: Any, raw: Any, array: np.ndarray, reset: bool) -> None:
     known = getattr(estimator, "n_features_in_", array.shape[1])
     if not reset and known != array.shape[1]:
         raise InputError(
@@ -78,11 +78,11 @@ def _check_features(estimator: Any, given: Any, array: np.ndarray, reset: bool) 
             "pass sequences of another length as a list of arrays or as an array (n, time, 1)."
         )
     if reset or hasattr(estimator, "n_features_in_"):
-        named: Any = given if hasattr(given, "shape") else array
+        named: Any = raw if hasattr(raw, "shape") else array
         validate_data(estimator, named, reset=reset, skip_check_array=True)
 
 
-def read_step_targets(given: Any, *, numbers: bool = False) -> list[np.ndarray]:
+def read_step_targets(raw: Any, *, numbers: bool = False) -> list[np.ndarray]:
     """Read ``y`` with a target for every step: ``(n, time)``, or a list of one array per sequence.
 
     Where targets are ``numbers``, each step may have several: ``(n, time, targets)``.
@@ -90,7 +90,7 @@ def read_step_targets(given: Any, *, numbers: bool = False) -> list[np.ndarray]:
     >>> [row.tolist() for row in read_step_targets([["a", "b"], ["a"]])]
     [['a', 'b'], ['a']]
     """
-    rows = [np.asarray(row.detach().cpu() if hasattr(row, "detach") else row) for row in given]
+    rows = [np.asarray(row.detach().cpu() if hasattr(row, "detach") else row) for row in raw]
     for index, row in enumerate(rows):
         if row.ndim != 1 and not (numbers and row.ndim == 2):
             raise InputError(
@@ -113,15 +113,15 @@ def joined_steps(actual: Any, answers: Any, weights: Any) -> tuple[np.ndarray, n
     return np.concatenate(rows), np.concatenate(list(answers)), repeated
 
 
-def read_weights(given: Any, count: int) -> Float[np.ndarray, " n"] | None:
+def read_weights(raw: Any, count: int) -> Float[np.ndarray, " n"] | None:
     """Check ``sample_weight``, one number of at least 0 per sequence, and scale it to a mean of 1.
 
     >>> read_weights([1, 3], 2)
     array([0.5, 1.5])
     """
-    if given is None:
+    if raw is None:
         return None
-    weights = check_array(given, ensure_2d=False, dtype="float64", input_name="sample_weight")
+    weights = check_array(raw, ensure_2d=False, dtype="float64", input_name="sample_weight")
     require(weights.shape == (count,), f"expected sample_weight of shape {(count,)}", f"got {weights.shape}")
     require(bool(weights.min() >= 0), "expected sample_weight of at least 0", f"got {weights.min()}")
     require(bool(weights.any()), "expected sample_weight to contain at least one non-zero number", "got only zeros")

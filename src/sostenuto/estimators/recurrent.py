@@ -100,7 +100,7 @@ class RecurrentEstimator(BaseEstimator):
 
     def _fit(
         self,
-        given: Any,
+        raw: Any,
         targets: Any,
         task: Task,
         timespans: Any,
@@ -108,7 +108,7 @@ class RecurrentEstimator(BaseEstimator):
         class_weights: torch.Tensor | None = None,
     ) -> None:
         task = "sequence" if self.step_targets else task
-        data = self._sequences(given, timespans, reset=True)
+        data = self._sequences(raw, timespans, reset=True)
         data = replace(data, targets=targets, task=task, weights=read_weights(sample_weight, len(targets)))
         config = run_config(self.get_params(deep=False), data)
         train, validation = hold_out(data, config.data, seed=config.training.seed)
@@ -122,7 +122,7 @@ class RecurrentEstimator(BaseEstimator):
         self.model_, self.encoding_, self.config_ = fitted.model, fitted.encoding, config
         self.history_, self.uses_timespans_ = fitted.progress.history, timespans is not None
 
-    def _answer(self, given: Any, timespans: Any, translate: Callable[[torch.Tensor], np.ndarray]) -> Any:
+    def _answer(self, raw: Any, timespans: Any, translate: Callable[[torch.Tensor], np.ndarray]) -> Any:
         """Translate the read-out of every sequence; per step, of unequal lengths, into a list of arrays."""
         check_is_fitted(self)
         require(
@@ -131,23 +131,23 @@ class RecurrentEstimator(BaseEstimator):
             "got none",
             "pass timespans= here too (a search needs scikit-learn's metadata routing for that)",
         )
-        batch = self.encoding_.encode(self._sequences(given, timespans, reset=False))
+        batch = self.encoding_.encode(self._sequences(raw, timespans, reset=False))
         where = next(self.model_.parameters()).device
-        raw = raw_predictions(self.model_, batch, device=where)
-        if message := not_finite(raw, batch.lengths):
+        outputs = raw_predictions(self.model_, batch, device=where)
+        if message := not_finite(outputs, batch.lengths):
             raise SostenutoError(message)
-        answers = translate(raw)
+        answers = translate(outputs)
         if not self.encoding_.has_step_targets or not batch.is_ragged:
             return answers
         return [row[:length] for row, length in zip(answers, batch.lengths.tolist(), strict=True)]
 
-    def _sequences(self, given: Any, timespans: Any, *, reset: bool) -> SequenceSet:
+    def _sequences(self, raw: Any, timespans: Any, *, reset: bool) -> SequenceSet:
         layout, missing = cast(Any, self.layout), self.missing
         if not reset:
             layout, missing = cast(Any, self.config_.data.layout), self.config_.data.missing
         check_choice("layout", layout, get_args(Layout))
         check_choice("missing", missing, get_args(Missing))
-        sequences = read_sequences(self, given, layout=layout, allow_nan=missing != "refuse", reset=reset)
+        sequences = read_sequences(self, raw, layout=layout, allow_nan=missing != "refuse", reset=reset)
         spans = None if timespans is None else as_timespans(timespans, [len(sequence) for sequence in sequences])
         return SequenceSet(sequences, timespans=spans)
 

@@ -18,20 +18,20 @@ _TRAINING = ("epochs", "batch_size", "learning_rate", "schedule", "patience")
 def run_config(parameters: dict[str, Any], data: SequenceSet) -> RunConfig:
     """Check an estimator's parameters and fill in, where they are None, what the command line does for ``data``."""
     objects = ("random_state", "device")
-    given = {name: plain(value, name) for name, value in parameters.items() if name not in objects}
-    layer, fraction = given["layer"], given["validation_fraction"]
+    values = {name: plain(value, name) for name, value in parameters.items() if name not in objects}
+    layer, fraction = values["layer"], values["validation_fraction"]
     fraction = DataConfig.validation if fraction is None else fraction
     check_choice("layer", layer, LAYERS)
     check_fraction("validation_fraction", fraction)
-    size = {name: given[name] for name in ("hidden_size", "num_layers")}
-    training = {name: given[name] for name in _TRAINING} | {"seed": draw_seed(parameters["random_state"])}
+    size = {name: values[name] for name in ("hidden_size", "num_layers")}
+    training = {name: values[name] for name in _TRAINING} | {"seed": draw_seed(parameters["random_state"])}
     said = {
-        "model": {name: given[name] for name in ("layer", "readout") if given[name] is not None},
-        "options": _options(given, "layer_options", size),
-        "training": _options(given, "training_options", training),
+        "model": {name: values[name] for name in ("layer", "readout") if values[name] is not None},
+        "options": _options(values, "layer_options", size),
+        "training": _options(values, "training_options", training),
     }
     own = {"source": "array", "validation": fraction, "test_fraction": 0.0}
-    own |= {name: given[name] for name in ("layout", "missing", "scaling")}
+    own |= {name: values[name] for name in ("layout", "missing", "scaling")}
     chosen = overlaid(DataConfig(), own)
     config = recipes.run_config(chosen, data, training_count(Dataset("array", data), chosen), said)
     require(
@@ -72,9 +72,9 @@ def plain(value: Any, name: str) -> Any:
     raise InputError(f"expected {name} to be made of numbers, text, lists and dicts, got {type(value).__name__}.")
 
 
-def _options(given: dict[str, Any], name: str, named: dict[str, Any]) -> dict[str, Any]:
+def _options(values: dict[str, Any], name: str, named: dict[str, Any]) -> dict[str, Any]:
     """Join the parameters that have a name of their own with the dict for all others."""
-    others = {} if given[name] is None else given[name]
+    others = {} if values[name] is None else values[name]
     require(isinstance(others, dict), f"expected {name} to be a dict or None", f"got {others!r}")
     said = {key: value for key, value in named.items() if value is not None}
     twice = [key for key in others if key in said]

@@ -110,8 +110,8 @@ class EmpiricalNTK(SequenceKernel):
         fixed |= dict(self.model.named_buffers())
         fixed = {k: v.double() if v.is_floating_point() else v for k, v in fixed.items()}
 
-        def outputs(parameters: dict[str, Tensor], one: Tensor) -> Tensor:
-            output: Any = functional_call(self.model, (parameters, fixed), (one[None],))
+        def outputs(parameters: dict[str, Tensor], sequence: Tensor) -> Tensor:
+            output: Any = functional_call(self.model, (parameters, fixed), (sequence[None],))
             output = (output[0] if isinstance(output, tuple) else output)[0]
             return (output[-1] if output.ndim > 1 else output).reshape(-1)
 
@@ -122,7 +122,7 @@ class EmpiricalNTK(SequenceKernel):
             parts = (
                 vmap(derivative, (None, 0))(learned, x)
                 if self.method == "vmap"
-                else _stacked([derivative(learned, one) for one in x])
+                else _stacked([derivative(learned, sequence) for sequence in x])
             )
         finally:
             self.model.train(was_training)

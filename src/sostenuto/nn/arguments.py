@@ -14,7 +14,7 @@ _NAMES = ("input", "state", "timespans")
 def check_tensor(name: str, value: Any, like: Tensor) -> None:
     """Refuse what is not a tensor of the layer's own dtype and device; ``like`` is one of the layer's weights.
 
-    Under autocast every floating-point dtype is welcome.
+    Under autocast every floating-point dtype is accepted.
 
     >>> check_tensor("input", torch.zeros(3, dtype=torch.float64), torch.zeros(1))
     Traceback (most recent call last):

@@ -217,11 +217,11 @@ class RecurrentLayer(Contract, ConstrainedModule, ABC):
         """Call the vectors among the weights ``vector_…``: loops that draw every ``weight_…`` anew expect matrices."""
         for names in self._weight_names:
             for place, name in enumerate(names):
-                found = self._parameters.get(name)  # a constrained one is none of them
-                if found is not None and found.ndim == 1 and name.startswith("weight_"):
+                weight = self._parameters.get(name)  # a constrained one is none of them
+                if weight is not None and weight.ndim == 1 and name.startswith("weight_"):
                     names[place] = self._renamed[name] = f"vector_{name.removeprefix('weight_')}"
                     del self._parameters[name]
-                    self.register_parameter(names[place], found)
+                    self.register_parameter(names[place], weight)
 
     @property
     def all_weights(self) -> list[list[Tensor]]:

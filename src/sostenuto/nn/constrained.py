@@ -43,7 +43,7 @@ class ConstrainedWeight(Tensor):
                 # `layer.weight *= 2` is not lost: Python assigns what `__imul__` gives.
                 if weight._version != before and not func.__name__.startswith("__i"):
                     raise InputError(_sentence(weight.weight_name))
-            return tree_map_only(Tensor, lambda one: _guarded_view(one, weights), result)
+            return tree_map_only(Tensor, lambda tensor: _guarded_view(tensor, weights), result)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Be stored as an ordinary tensor."""
@@ -60,7 +60,7 @@ def _guarded_view(result: Tensor, weights: Sequence[ConstrainedWeight]) -> Tenso
     if result.layout is not torch.strided or not runs_eagerly():
         return result
     memory = result.untyped_storage()._cdata
-    name = next((one.weight_name for one in weights if one.untyped_storage()._cdata == memory), None)
+    name = next((weight.weight_name for weight in weights if weight.untyped_storage()._cdata == memory), None)
     return result if name is None else _guarded(result, name)
 
 

@@ -201,7 +201,7 @@ class DampedOscillators(FusedLayer):
         ``drives`` bound V u + b of each layer, of each unit or of all; without them states have no bound. Where a layer
         has a clock, ``passing`` are the least time and the most that pass for it per unit of time.
         """
-        found = []
+        decays = []
         for layer, drive in enumerate(drives):
             units = [self._damped_unit(*cell) for cell in self.cells() if cell[0] == layer]
             least, most = passing[layer] if passing else (1.0, 1.0)
@@ -209,9 +209,9 @@ class DampedOscillators(FusedLayer):
             fast, slow = level.clock
             assert fast is not None
             assert slow is not None
-            found.append((replace(level, clock=(fast * most, slow * least)), lives))
-        levels, checked = [level for level, _ in found], "|λ|ⁿ of each unit, λ = e^{κδ}"
-        return remembering(levels, found[0][1], norm="Euclidean", checked=checked, spans=spans)
+            decays.append((replace(level, clock=(fast * most, slow * least)), lives))
+        levels, checked = [level for level, _ in decays], "|λ|ⁿ of each unit, λ = e^{κδ}"
+        return remembering(levels, decays[0][1], norm="Euclidean", checked=checked, spans=spans)
 
     def _damped_unit(self, layer: int, reverse: bool) -> DampedUnits:
         decay = self.decay(layer, reverse=reverse)

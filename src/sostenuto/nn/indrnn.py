@@ -172,11 +172,11 @@ class IndRNN(FusedLayer):
             if lengths is not None:
                 steps = torch.arange(drive.shape[0], device=drive.device)
                 inside = drive[steps[:, None] < lengths]
-            found, spread = inside.mean(0), inside.var(0, correction=0)
+            batch_mean, spread = inside.mean(0), inside.var(0, correction=0)
             with torch.no_grad():
                 count = inside.shape[0]
-                mean.lerp_(found.to(mean.dtype), self.momentum)
+                mean.lerp_(batch_mean.to(mean.dtype), self.momentum)
                 variance.lerp_(spread.to(mean.dtype) * count / max(count - 1, 1), self.momentum)
-            mean, variance = found, spread
+            mean, variance = batch_mean, spread
         scale = self.weight("norm_scale", layer, reverse) * torch.rsqrt(variance + 1e-5)
         return (drive - mean) * scale

@@ -127,7 +127,7 @@ def _along(curve: SpanCurve, long: CertifiedMap, drive: float | None) -> LevelDe
 def _independent(
     short: CertifiedMap, long: CertifiedMap, slopes: tuple[float, float], drive: float | None
 ) -> tuple[LevelDecay, Float[np.ndarray, " unit"]]:
-    ends = [_factors(one, slopes) for one in (short, long)]
+    ends = [_factors(certified, slopes) for certified in (short, long)]
     factors = abs(Interval(np.minimum(ends[0].low, ends[1].low), np.maximum(ends[0].high, ends[1].high)))
     low, high = factors.low, factors.high
     decay = -Interval(low, high).log().low
@@ -141,8 +141,8 @@ def _independent(
     return replace(level, slowest=min(rate, 700.0)), lives
 
 
-def _factors(one: CertifiedMap, slopes: tuple[float, float]) -> Interval:
-    linear, gain, weight = (_numbers(part.diagonal()) for part in (one.linear, one.gain, one.weight))
+def _factors(certified: CertifiedMap, slopes: tuple[float, float]) -> Interval:
+    linear, gain, weight = (_numbers(part.diagonal()) for part in (certified.linear, certified.gain, certified.weight))
     return unit_factors(linear, gain, weight, slopes)
 
 

@@ -69,9 +69,9 @@ def weight_limit(
     """
     off = torch.finfo(step.dtype).eps
     h = step.double() * time_span * (1 + 1e-6 + 5 * off)
-    room = (stiffness * (4 - h**2 * stiffness)).clamp(min=0)
+    margin = (stiffness * (4 - h**2 * stiffness)).clamp(min=0)
     share = (2 * math.sinh(math.log(2) / half_life)) ** 2
-    square, linear, constant = h**2 * (1 + share / 4), (share * (2 - h**2 * stiffness)).abs(), share * room
+    square, linear, constant = h**2 * (1 + share / 4), (share * (2 - h**2 * stiffness)).abs(), share * margin
     root = 2 * constant / (linear + torch.sqrt(linear**2 + 4 * square * constant)).clamp(min=1e-300)
     return (root * (1 - 1e-5 - 2 * off)).to(step.dtype)
 
@@ -98,6 +98,6 @@ def oscillator_memory(layer: Oscillators, spans: tuple[float, float], drive: flo
 
 def _distortion(growths: list[OscillatorGrowth]) -> float:
     """Bound the largest over the least stretch of (scale·y, z − shear·y) by (y, z), over all units."""
-    scale, shear = (np.concatenate([getattr(one, name) for one in growths]) for name in ("scale", "shear"))
+    scale, shear = (np.concatenate([getattr(growth, name) for growth in growths]) for name in ("scale", "shear"))
     both, apart = np.hypot(1 + scale, shear), np.hypot(scale - 1, shear)
     return float((both + apart).max() / (both - apart).min() * (1 + 1e-9))

@@ -43,7 +43,7 @@ class Reconstruction(NamedTuple):
 
 def drift_of(
     again: tuple[Float[Tensor, "layer *rest"], ...],
-    given: tuple[Float[Tensor, "layer *rest"], ...],
+    stored: tuple[Float[Tensor, "layer *rest"], ...],
     tolerance: float | None = None,
 ) -> tuple[float, ...]:
     """Compare a state reached again with the one given: for each layer, the worst component's relative difference.
@@ -53,7 +53,7 @@ def drift_of(
     >>> drift_of((torch.tensor([[2.0, 4.0]]),), (torch.tensor([[1.0, 4.0]]),))
     (0.25,)
     """
-    drift = tuple(_worst(parts) for parts in zip(*again, *given, strict=True))
+    drift = tuple(_worst(parts) for parts in zip(*again, *stored, strict=True))
     if tolerance is not None:
         most = max(drift)
         got = f"got {most:.1e} in layer {drift.index(most)}"

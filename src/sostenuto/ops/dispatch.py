@@ -47,7 +47,7 @@ def in_forward_mode(*tensors: Tensor | None) -> bool:
     >>> in_forward_mode(torch.ones(1), None)
     False
     """
-    if torch.autograd.forward_ad._current_level < 0:  # nobody has begun one, so that no tensor need be looked at
+    if torch.autograd.forward_ad._current_level < 0:  # no forward-mode level is open: no tensor has a tangent
         return False
     unpack = torch.autograd.forward_ad.unpack_dual
     return any(tensor is not None and unpack(tensor).tangent is not None for tensor in tensors)

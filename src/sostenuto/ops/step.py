@@ -68,8 +68,8 @@ def step_scan(
     """
     dtype = state[0].dtype
 
-    def advance(given: tuple[Tensor, ...], now: States) -> States:
-        x_t, *spans = given
+    def advance(inputs: tuple[Tensor, ...], now: States) -> States:
+        x_t, *spans = inputs
         return step(x_t, now, scale * spans[0].to(dtype)[:, None] if spans else scale)
 
     return over_time(advance, (x.to(dtype),) if timespans is None else (x.to(dtype), timespans), state)

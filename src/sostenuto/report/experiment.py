@@ -81,7 +81,7 @@ def render(result: ExperimentResult, drawings: Sequence[Drawing] = ()) -> str:
     """Return the page of an experiment as HTML."""
     sections = [_number_section(result)]
     if drawings:
-        figures = tuple(_figure(one, result.protocol) for one in drawings)
+        figures = tuple(_figure(drawing, result.protocol) for drawing in drawings)
         sections.append(Section("Figures", "figures", figures))
     sections += [_provenance_section(result), _measured_section(result)]
     return compose(
@@ -102,35 +102,35 @@ def _figure(drawing: Drawing, protocol: str) -> Figures:
     return Figures((picture,), caption)
 
 
-def judged(one: ExperimentNumber) -> str:
+def judged(item: ExperimentNumber) -> str:
     """Write the verdict, and why where nothing was decided.
 
     >>> judged(ExperimentNumber("accuracy", "undecided", why="one seed"))
     'undecided: one seed'
     """
-    return f"{one.verdict}: {one.why}" if one.why else one.verdict
+    return f"{item.verdict}: {item.why}" if item.why else item.verdict
 
 
 def _sentence(result: ExperimentResult) -> str:
     """Say what the verdict means, and of what it leaves out (suspect numbers, quoted baselines) what fell short."""
     said = _SENTENCES[result.verdict]
-    short = sum(OUTCOMES[one.verdict] == "bad" for one in result.numbers)
+    short = sum(OUTCOMES[item.verdict] == "bad" for item in result.numbers)
     if OUTCOMES[result.verdict] != "good" or not short:
         return said
     return f"{said} Of what the verdict leaves out, {short} fell short."
 
 
-def ours(one: ExperimentNumber) -> str:
+def ours(item: ExperimentNumber) -> str:
     """Write what was measured, with its spread.
 
     >>> ours(ExperimentNumber("accuracy", "better", value=98.5, spread=0.1, count=3, unit="%"))
     '98.5 ± 0.1 % (3 runs)'
     """
-    if one.value is None:
-        return one.evidence or "–"
-    spread = "" if one.spread is None else f" ± {number(one.spread, digits=2)}"
-    runs = f" ({one.count} runs)" if one.count > 1 else ""
-    return f"{number(one.value)}{spread}{f' {one.unit}' if one.unit else ''}{runs}"
+    if item.value is None:
+        return item.evidence or "–"
+    spread = "" if item.spread is None else f" ± {number(item.spread, digits=2)}"
+    runs = f" ({item.count} runs)" if item.count > 1 else ""
+    return f"{number(item.value)}{spread}{f' {item.unit}' if item.unit else ''}{runs}"
 
 
 def evaluations(result: ExperimentResult) -> str:
@@ -147,15 +147,15 @@ def evaluations(result: ExperimentResult) -> str:
     return f"{counted['made']}{shown}"
 
 
-def theirs(one: ExperimentNumber) -> str:
+def theirs(item: ExperimentNumber) -> str:
     """Write what the paper says."""
-    if one.law:
-        return one.law
-    return "–" if one.expected is None else f"{number(one.expected)}{f' {one.unit}' if one.unit else ''}"
+    if item.law:
+        return item.law
+    return "–" if item.expected is None else f"{number(item.expected)}{f' {item.unit}' if item.unit else ''}"
 
 
 def _cards(result: ExperimentResult) -> Cards:
-    verdicts = [one.verdict for one in result.numbers]
+    verdicts = [item.verdict for item in result.numbers]
     counts = [(verdict, verdicts.count(verdict)) for verdict in OUTCOMES if verdict in verdicts]
     cards = [Card(verdict, str(total)) for verdict, total in counts]
     return Cards((*cards, Card("time", duration(result.seconds), result.environment.get("device", ""))))
@@ -166,12 +166,12 @@ def _number_section(result: ExperimentResult) -> Section:
     what = f"The experiment itself: {result.what}" if result.protocol == "quick" else result.what
     columns = (Column("quantity"), Column("here"), Column("paper"), Column("verdict", numeric=True))
     rows = tuple(
-        (Cell(one.name, note=one.remark), Cell(ours(one), link=f"how-{place}"), Cell(theirs(one)), _verdict(one))
-        for place, one in enumerate(result.numbers, start=1)
+        (Cell(item.name, note=item.remark), Cell(ours(item), link=f"how-{place}"), Cell(theirs(item)), _verdict(item))
+        for place, item in enumerate(result.numbers, start=1)
     )
-    failed = [one for one in result.numbers if OUTCOMES[one.verdict] == "bad"]
+    failed = [item for item in result.numbers if OUTCOMES[item.verdict] == "bad"]
     verdicts = tuple(
-        Verdict("bad", one.verdict, _ended(f"{one.name}: {ours(one)}; paper: {theirs(one)}")) for one in failed
+        Verdict("bad", item.verdict, _ended(f"{item.name}: {ours(item)}; paper: {theirs(item)}")) for item in failed
     )
     parts: list[Part] = [*_banner(result), Prose(what), *verdicts, Table("Here and in the paper", columns, rows)]
     for table in result.tables:
@@ -184,8 +184,8 @@ def _number_section(result: ExperimentResult) -> Section:
     return Section("Numbers", "numbers", tuple(parts))
 
 
-def _verdict(one: ExperimentNumber) -> Cell:
-    return Cell(one.verdict, note=one.why)
+def _verdict(item: ExperimentNumber) -> Cell:
+    return Cell(item.verdict, note=item.why)
 
 
 def _banner(result: ExperimentResult) -> list[Part]:
@@ -201,22 +201,22 @@ def _provenance_section(result: ExperimentResult) -> Section:
     columns = tuple(map(Column, ("quantity", "recipe", "seeds", "spread", "command", "commit")))
     rows = tuple(
         (
-            Cell(one.name, anchor=f"how-{place}"),
-            Cell(one.recipe or result.recipe or "not recorded"),
-            Cell(", ".join(map(str, one.seeds)) or f"from {result.seed}"),
-            Cell("–" if one.value is None else _spread(one)),
+            Cell(item.name, anchor=f"how-{place}"),
+            Cell(item.recipe or result.recipe or "not recorded"),
+            Cell(", ".join(map(str, item.seeds)) or f"from {result.seed}"),
+            Cell("–" if item.value is None else _spread(item)),
             Cell(result.command or "not recorded"),
             Cell(result.commit, note=f"code {result.code}"),
         )
-        for place, one in enumerate(result.numbers, start=1)
+        for place, item in enumerate(result.numbers, start=1)
     )
     return Section("Where each number comes from", "provenance", (Table("Provenance", columns, rows),))
 
 
-def _spread(one: ExperimentNumber) -> str:
-    if one.count < 2:
+def _spread(item: ExperimentNumber) -> str:
+    if item.count < 2:
         return "one repetition"
-    return f"{one.count} repetitions" + ("" if one.spread is None else f", deviation {number(one.spread, digits=2)}")
+    return f"{item.count} repetitions" + ("" if item.spread is None else f", deviation {number(item.spread, digits=2)}")
 
 
 def _are_numbers(values: Sequence[str]) -> bool:

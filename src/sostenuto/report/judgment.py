@@ -54,10 +54,12 @@ def judge(result: FitResult) -> Judgment:
 
 def best_baseline(result: FitResult) -> BaselineScore | None:
     """Return the best baseline measured by the model's own metric, if any."""
-    finite = [one for one in result.baselines if math.isfinite(one.score) and one.metric == result.metric]
+    finite = [
+        baseline for baseline in result.baselines if math.isfinite(baseline.score) and baseline.metric == result.metric
+    ]
     if not finite:
         return None
-    return (max if result.higher_is_better else min)(finite, key=lambda one: one.score)
+    return (max if result.higher_is_better else min)(finite, key=lambda baseline: baseline.score)
 
 
 def evaluated_count(result: FitResult) -> int:
@@ -102,25 +104,25 @@ def rare_classes(result: FitResult) -> list[ClassScore]:
     scores = result.classification
     if scores is None:
         return []
-    present = [one for one in scores.per_class if one.support]
-    rare = [one for one in present if 2 * one.support * len(present) < scores.count]
-    return sorted(rare, key=lambda one: one.support)
+    present = [score for score in scores.per_class if score.support]
+    rare = [score for score in present if 2 * score.support * len(present) < scores.count]
+    return sorted(rare, key=lambda score: score.support)
 
 
-def found_words(one: ClassScore) -> str:
+def found_words(score: ClassScore) -> str:
     """Say how many members of a class were found.
 
     >>> found_words(ClassScore("b", precision=0.0, recall=0.25, f1=0.0, support=8))
     '2 of 8'
     """
-    return f"{count(round(one.recall * one.support))} of {count(one.support)}"
+    return f"{count(round(score.recall * score.support))} of {count(score.support)}"
 
 
 def _rare_words(result: FitResult) -> str:
     rare = rare_classes(result)
     if not rare:
         return ""
-    told = [f"{found_words(one)} of class {shorten(one.name, 40)!r}" for one in rare[:2]]
+    told = [f"{found_words(score)} of class {shorten(score.name, 40)!r}" for score in rare[:2]]
     more = f" (and {count(len(rare) - 2)} more rare classes)" if len(rare) > 2 else ""
     return f", with {' and '.join(told)} found{more}"
 
@@ -193,8 +195,8 @@ def _baseline(result: FitResult) -> list[Card]:
 
 def _rare(result: FitResult) -> list[Card]:
     return [
-        Card(f"recall of {shorten(one.name, 20)}", percent(one.recall), f"{found_words(one)} found; a rare class")
-        for one in rare_classes(result)[:2]
+        Card(f"recall of {shorten(score.name, 20)}", percent(score.recall), f"{found_words(score)} found; a rare class")
+        for score in rare_classes(result)[:2]
     ]
 
 

@@ -85,7 +85,7 @@ def learning_rate_limit(kernel: Square) -> float:
         bool(values[0] > 0),
         "expected a positive definite kernel",
         f"got the eigenvalue {values[0]:.3g}",
-        "drop doubles",
+        "drop duplicate sequences",
     )
     return float(2 / (values[0] + values[-1]))
 

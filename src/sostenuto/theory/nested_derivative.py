@@ -24,12 +24,12 @@ def star_product(field: TensorField, directions: Float[Tensor, "word letter d"])
     >>> star_product(field, torch.stack([time, time, time])[None]).tolist()  # s³
     [[64.0, 0.0]]
     """
-    one = vmap(lambda word: _nested(field, word)(field.start()))
+    nested = vmap(lambda word: _nested(field, word)(field.start()))
     rows = max(1, LARGEST_BATCH // (2 ** directions.shape[1] * (field.state_size + field.input_size)))
     with warnings.catch_warnings():
         # torch's own first forward derivative scripts something and warns that scripting is deprecated.
         warnings.filterwarnings("ignore", message=".*torch.jit.script", category=DeprecationWarning)
-        return torch.cat([one(part) for part in directions.split(rows)])
+        return torch.cat([nested(part) for part in directions.split(rows)])
 
 
 def _nested(field: TensorField, word: Float[Tensor, "letter d"]):

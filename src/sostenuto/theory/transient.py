@@ -85,7 +85,7 @@ def norms_over_time(
     else:
         powers = [torch.matrix_exp(float(t) * values) for t in times]
     return torch.tensor(
-        [_norm(one) if bool(one.isfinite().all()) else torch.inf for one in powers], dtype=torch.float64
+        [_norm(power) if bool(power.isfinite().all()) else torch.inf for power in powers], dtype=torch.float64
     )
 
 

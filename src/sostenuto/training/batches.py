@@ -128,7 +128,7 @@ class BatchSource:
         for first in range(0, len(picked), together):
             group = picked[first : first + together]
             rows = self.data.select(torch.cat(group).to(self.data.values.device))
-            yield from rows.split([len(one) for one in group])
+            yield from rows.split([len(members) for members in group])
 
 
 def subsample_steps(batch: SequenceBatch, count: int) -> SequenceBatch:

@@ -1,4 +1,4 @@
-"""What is minimised and what is reported: the loss and the metric of each task, as sums that processes can add up."""
+"""What is minimized and what is reported: the loss and the metric of each task, as sums that processes can add up."""
 
 from dataclasses import dataclass
 from typing import Any

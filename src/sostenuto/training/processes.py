@@ -28,7 +28,7 @@ def make_accelerator(device: str = "auto", precision: str = "float32") -> Accele
     """Make an Accelerator for ``device`` (``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"``) and ``precision``.
 
     Under ``accelerate launch`` the process group it set up is used. Otherwise settings of an earlier training in this
-    process are forgotten, since Accelerate keeps them for good.
+    process are reset, because Accelerate keeps them.
     """
     try:
         wanted = None if device == "auto" else torch.device(device)
@@ -152,10 +152,10 @@ _FROZEN_AT_START = 1000
 
 @contextmanager
 def gc_frozen() -> Iterator[None]:
-    """Leave what lives now out of every search for garbage inside the block.
+    """Exclude all objects that exist now from garbage collection inside the block.
 
-    The libraries a training has loaded are half a million objects. To go through them takes a fifth of a second, as
-    twenty steps of a small model do, and finds nothing. Where somebody has set objects aside already, they stay so.
+    The libraries that a training has loaded are half a million objects. A pass over them takes a fifth of a second, as
+    twenty steps of a small model do, and frees nothing. Where the caller has frozen objects already, they stay frozen.
 
     >>> with gc_frozen():
     ...     gc.get_freeze_count() > 10_000

@@ -120,11 +120,11 @@ def run(
     return evaluate(parts, fitted, config, folder)
 
 
-def _check_same(stored: RunConfig, given: RunConfig, folder: Path) -> None:
+def _check_same(stored: RunConfig, requested: RunConfig, folder: Path) -> None:
     """Refuse to resume with other settings; only how often to save may change."""
-    often = given.training.checkpoint_seconds
+    often = requested.training.checkpoint_seconds
     stored = replace(stored, training=replace(stored.training, checkpoint_seconds=often))
-    if stored != given:
+    if stored != requested:
         raise InputError(
             f"{folder}: expected the settings the run was started with, got others; "
             "resume with the run's own config.toml, or start anew."

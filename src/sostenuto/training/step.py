@@ -94,8 +94,8 @@ class GraphStep(Step):
     What a step needs of the host are writes into buffers: indices, learning rates, weight of the average.
     """
 
-    def __init__(self, *given: Any, **options: Any) -> None:
-        super().__init__(*given, **options)
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
         config, layer = self.config, getattr(self.model, "layer", None)
         hint = "set graph = false"
         require(self.accelerator.num_processes == 1, "expected a single process for a graph", "got several", hint)

@@ -191,7 +191,7 @@ def _in_unit(encoding: Encoding, rows: torch.Tensor) -> np.ndarray:
 
 
 def _target_summary(train: SequenceSet, encoding: Encoding) -> tuple[tuple[int, ...], tuple[float, ...]]:
-    require(train.targets is not None, "expected targets to summarise", "got none")
+    require(train.targets is not None, "expected targets to summarize", "got none")
     if encoding.classes:
         counts = Counter(_class_names(train))
         return tuple(counts[name] for name in encoding.classes), ()
@@ -233,7 +233,7 @@ def _spread(labels: list[str], encoding: Encoding) -> list[int]:
     if encoding.classes and not encoding.has_step_targets:
         names = np.asarray(labels)
         rounds = [np.flatnonzero(names == name) for name in encoding.classes]
-        deepest = max(len(found) for found in rounds)
-        order = [int(found[i]) for i in range(deepest) for found in rounds if i < len(found)]
+        deepest = max(len(members) for members in rounds)
+        order = [int(members[i]) for i in range(deepest) for members in rounds if i < len(members)]
         return sorted(order[:EXAMPLES], key=lambda index: encoding.classes.index(labels[index]))
     return np.unique(np.linspace(0, len(labels) - 1, EXAMPLES).astype(int)).tolist()

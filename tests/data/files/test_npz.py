@@ -87,12 +87,12 @@ def test_targets_at_every_step(path):
 
 def test_prediction(path):
     np.savez(path, X=X)
-    assert read(path, labelled=False).targets is None
+    assert read(path, labeled=False).targets is None
     assert read(path, task="forecast").targets is None
     np.savez(path, X=X, y=[np.nan, np.nan])
-    assert read(path, labelled=False).targets is None
+    assert read(path, labeled=False).targets is None
     np.savez(path, X=X, y=[0, 1])
-    assert read(path, labelled=False).targets.tolist() == ["0", "1"]
+    assert read(path, labeled=False).targets.tolist() == ["0", "1"]
 
 
 def test_parts_share_the_task_of_the_training_part(path):

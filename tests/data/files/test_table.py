@@ -85,12 +85,12 @@ def test_task_given(write):
 
 
 def test_prediction(write):
-    assert read(write(a=[1, 2]), labelled=False).targets is None
-    assert read(write(a=[1, 2]), labelled=False, target="grade").targets is None
-    assert read(write(target=["u", "d"], a=[1, 2]), labelled=False).targets.tolist() == ["u", "d"]
-    assert read(write(target=[None, None], a=[1, 2]), labelled=False).targets is None
+    assert read(write(a=[1, 2]), labeled=False).targets is None
+    assert read(write(a=[1, 2]), labeled=False, target="grade").targets is None
+    assert read(write(target=["u", "d"], a=[1, 2]), labeled=False).targets.tolist() == ["u", "d"]
+    assert read(write(target=[None, None], a=[1, 2]), labeled=False).targets is None
     with pytest.raises(FileFormatError, match="give every sequence a target or none"):
-        read(write(target=["u", None], a=[1, 2]), labelled=False)
+        read(write(target=["u", None], a=[1, 2]), labeled=False)
 
 
 def test_long(write):
@@ -178,7 +178,7 @@ def test_targets_at_every_step(write):
     assert [target.tolist() for target in data.targets] == [[2.0, 1.5], [3.0]]
     named = read(write(series=["s", "s"], target=["noun", "verb"], x=[1, 2]), task="sequence")
     assert named.targets[0].tolist() == ["noun", "verb"]
-    absent = read(write(series=["s", "s"], target=[None, None], x=[1, 2]), task="sequence", labelled=False)
+    absent = read(write(series=["s", "s"], target=[None, None], x=[1, 2]), task="sequence", labeled=False)
     assert absent.targets is None
     with pytest.raises(FileFormatError, match="expected a target for every step, got a missing one"):
         read(write(series=["s", "s"], target=[1, None], x=[1, 2]), task="sequence")
@@ -261,7 +261,7 @@ def test_the_target_of_a_forecast_is_a_channel(write):
     alone = read(write(day=[1, 2], price=[1, 2]), time="day", target="price", task="forecast")
     assert alone.channel_names == ("price",)
     with pytest.raises(FileFormatError, match="expected a column named 'price' as target='price' says"):
-        read(write(day=[1, 2], cov=[1, 2]), time="day", target="price", task="forecast", labelled=False)
+        read(write(day=[1, 2], cov=[1, 2]), time="day", target="price", task="forecast", labeled=False)
 
 
 def test_ids_times_and_their_unit(write):
@@ -339,9 +339,9 @@ def test_labels_with_nul_are_refused(tmp_path):
 def test_empty_rows_of_one_column_keep_their_place(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text('x\n1.0\n\n2.0\n""\n3.0\n\n\n')
-    assert read_table(path, Options(labelled=False)).values[:, 0].tolist()[::2] == [1.0, 2.0, 3.0]
+    assert read_table(path, Options(labeled=False)).values[:, 0].tolist()[::2] == [1.0, 2.0, 3.0]
     path.write_text("x,y\n1.0,2\n\n2.0,3\n")
-    assert len(read_table(path, Options(labelled=False)).values) == 2
+    assert len(read_table(path, Options(labeled=False)).values) == 2
 
 
 def test_a_file_of_two_quotes_is_refused(tmp_path):

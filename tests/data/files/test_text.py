@@ -147,7 +147,7 @@ def test_packed_files_have_a_limit(tmp_path, monkeypatch):
         archive.writestr("inside", b"0" * 1_000_000)
     calls = (
         lambda: read_bytes(tmp_path / "a.csv.gz"),
-        lambda: read(tmp_path / "a.npz", labelled=False),
+        lambda: read(tmp_path / "a.npz", labeled=False),
         lambda: list(members(tmp_path / "a.zip", lambda _: True)),
     )
     for call in calls:

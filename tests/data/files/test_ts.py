@@ -53,7 +53,7 @@ def test_regression_and_channels_counted_from_the_first_case(path):
 )
 def test_prediction_needs_no_labels(path, header, case):
     write(path, header, "@data", case, case)
-    data = read(path, labelled=False)
+    data = read(path, labeled=False)
     assert data.targets is None
     assert len(data) == 2
     assert data.num_channels == 1
@@ -63,10 +63,10 @@ def test_prediction_needs_no_labels(path, header, case):
 
 def test_prediction_keeps_labels_and_refuses_some(path):
     write(path, "@univariate true", "@classLabel true a b", "@data", "1,2:a", "3,4:b")
-    assert read(path, labelled=False).targets.tolist() == ["a", "b"]
+    assert read(path, labeled=False).targets.tolist() == ["a", "b"]
     write(path, "@univariate true", "@classLabel true a b", "@data", "1,2:a", "3,4")
     with pytest.raises(FileFormatError, match="line 5: expected a target, got a missing one; give every sequence"):
-        read(path, labelled=False)
+        read(path, labeled=False)
 
 
 def test_task_must_agree_with_the_header(path):

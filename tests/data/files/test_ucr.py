@@ -53,7 +53,7 @@ def test_tasks(tmp_path):
 def test_prediction_without_labels(tmp_path):
     path = tmp_path / "data.tsv"
     path.write_text("?\t1\t2\nNaN\t1\t2\n")
-    assert read(path, labelled=False).targets is None
+    assert read(path, labeled=False).targets is None
 
 
 @pytest.mark.data

@@ -68,7 +68,7 @@ def read(path: PathLike, **options: Any) -> SequenceSet:
 
     ``options`` are the fields of `Options`: ``layout`` is that of an ``.npz`` array; ``target``, ``series``, ``time``
     and ``group`` name the columns of a table, ``ignore`` those to leave out and ``categorical`` those of text;
-    ``task`` says what the targets are. With ``labelled=False`` a file for prediction may lack its targets: they are
+    ``task`` says what the targets are. With ``labeled=False`` a file for prediction may lack its targets: they are
     None then, and kept where present.
 
     >>> import tempfile

@@ -101,18 +101,18 @@ def _targets(
     if cells is None:
         return None, options.task
     if options.task == "sequence":
-        return _step_targets(table, cells, pieces, options.labelled), "sequence"
+        return _step_targets(table, cells, pieces, options.labeled), "sequence"
     per_series = _constant(table, table.columns.target, pieces, may_be_empty=True)
     place = table.place
     firsts = [int(piece[0]) for piece in pieces]
     lines = None if place.lines is None else [place.lines[row] for row in firsts]
-    return read_targets(per_series, options.task, labelled=options.labelled, place=Place(place.path, lines, "series"))
+    return read_targets(per_series, options.task, labeled=options.labeled, place=Place(place.path, lines, "series"))
 
 
-def _step_targets(table: Table, cells: list[str], pieces: list[Index], labelled: bool) -> list[np.ndarray] | None:
+def _step_targets(table: Table, cells: list[str], pieces: list[Index], labeled: bool) -> list[np.ndarray] | None:
     """Return a target for every step: numbers where all are (of an integer type where whole), class names otherwise."""
     missing = [is_missing(cell) for cell in cells]
-    if all(missing) and not labelled:
+    if all(missing) and not labeled:
         return None
     if any(missing):
         raise table.place.error(missing.index(True), "expected a target for every step", "got a missing one")

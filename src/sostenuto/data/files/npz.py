@@ -201,7 +201,7 @@ def _timespans(place: Place, spans: np.ndarray | None, lengths: list[int], steps
 def _targets(
     place: Place, array: np.ndarray | None, name: str, lengths: list[int], steps: int, options: Options
 ) -> tuple[np.ndarray | list[np.ndarray] | None, Task | None]:
-    if array is None and options.labelled and options.task != "forecast":
+    if array is None and options.labeled and options.task != "forecast":
         raise FileFormatError(place.path, f"expected an array {name} of targets", "got none", "add it")
     if array is None or options.task == "forecast":
         return None, options.task
@@ -209,7 +209,7 @@ def _targets(
         array = array[:, 0]
     if array.ndim == 1:
         cells = _cells(place.path, array, name)
-        return read_targets(cells, options.task, labelled=options.labelled, place=place)
+        return read_targets(cells, options.task, labeled=options.labeled, place=place)
     if options.task == "sequence":
         return _step_targets(place, array, name, lengths, steps), "sequence"
     if options.task != "regression" or array.ndim != 2:

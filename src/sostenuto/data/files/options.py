@@ -12,19 +12,19 @@ from sostenuto.data.config import FileOptions
 
 @dataclass(frozen=True, kw_only=True)
 class Options(FileOptions):
-    """The options of `sostenuto.data.files.read`, checked; without ``labelled`` a file may lack its targets."""
+    """The options of `sostenuto.data.files.read`, checked; without ``labeled`` a file may lack its targets."""
 
     task: Task | None = None
-    labelled: bool = True
+    labeled: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice("task", self.task, (None, *get_args(Task)))
 
     @classmethod
-    def of(cls, **given: Any) -> "Options":
+    def of(cls, **options: Any) -> "Options":
         """Take lists for tuples, and None for what is not said."""
-        said: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        said: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
         said |= {name: tuple(value) for name, value in said.items() if isinstance(value, list)}
         return cls(**said)
 

@@ -91,7 +91,7 @@ def choose_columns(path: Path, names: tuple[str, ...], options: Options, *, line
         )
     if not is_long:
         _refuse_long_options(options, refuse)
-    if chosen["target"] is None and options.labelled and options.task != "forecast":
+    if chosen["target"] is None and options.labeled and options.task != "forecast":
         raise refuse("expected a column named 'target'", _got(names), "say which one with target=NAME")
     special = [name for name in chosen.values() if name is not None]
     if options.task == "forecast" and is_long and chosen["target"] is not None:
@@ -118,7 +118,7 @@ def _roles(names: tuple[str, ...], options: Options, refuse: Refusal) -> dict[st
     if len(set(taken)) < len(taken):
         raise refuse("expected each column to play one part", f"got {named | dict(listed)}")
     # For prediction, ignored columns and the targets may be absent, but not the past of what is forecast.
-    optional = () if options.labelled else ("ignore",) if options.task == "forecast" else ("ignore", "target")
+    optional = () if options.labeled else ("ignore",) if options.task == "forecast" else ("ignore", "target")
     for role, name in (*named.items(), *listed):
         if name not in names and role not in optional:
             raise refuse(f"expected a column named {name!r} as {role}={name!r} says", _got(names))

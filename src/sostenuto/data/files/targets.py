@@ -48,19 +48,19 @@ def choose_task(cells: list[str]) -> Task:
     return "classification" if whole or None in numbers else "regression"
 
 
-def read_targets(cells: list[str] | None, task: Task | None, *, labelled: bool, place: Place) -> Targets:
+def read_targets(cells: list[str] | None, task: Task | None, *, labeled: bool, place: Place) -> Targets:
     """Read one target per sequence, and settle the task.
 
-    ``cells`` is None where the file has no place for targets. Without ``labelled`` they may all be missing, not some.
+    ``cells`` is None where the file has no place for targets. Without ``labeled`` they may all be missing, not some.
     """
     if task == "forecast" or cells is None:
         return None, task
     missing = [is_missing(cell) for cell in cells]
-    if all(missing) and not labelled:
+    if all(missing) and not labeled:
         return None, task
     if any(missing):
         row = missing.index(True)
-        hint = "fill it in or drop the row" if labelled else "give every sequence a target or none"
+        hint = "fill it in or drop the row" if labeled else "give every sequence a target or none"
         raise place.error(row, "expected a target", "got a missing one", hint)
     task = task or choose_task(cells)
     if task == "sequence":

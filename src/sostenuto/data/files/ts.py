@@ -65,10 +65,10 @@ def read(path: Path, options: Options) -> SequenceSet:
     lines = read_lines(path)
     header = _read_header(path, lines)
     _check_task(path, header, options)
-    cases = _read_cases(path, lines, header, options.labelled)
+    cases = _read_cases(path, lines, header, options.labeled)
     task = options.task or header.task
     cells = _label_cells(path, header, cases)
-    targets, task = read_targets(cells, task, labelled=options.labelled, place=Place(path, cases.lines))
+    targets, task = read_targets(cells, task, labeled=options.labeled, place=Place(path, cases.lines))
     return SequenceSet(cases.sequences, targets, task)
 
 
@@ -155,7 +155,7 @@ def _check_task(path: Path, header: Header, options: Options) -> None:
     """Refuse a file without labels where they are needed, and a task that the header denies."""
     if options.task == "forecast":
         return
-    if header.task is None and options.labelled:
+    if header.task is None and options.labeled:
         raise FileFormatError(
             path,
             "expected @classLabel true with the class names, or @targetLabel true, in the header",
@@ -168,7 +168,7 @@ def _check_task(path: Path, header: Header, options: Options) -> None:
         )
 
 
-def _read_cases(path: Path, lines: list[str], header: Header, labelled: bool) -> Cases:
+def _read_cases(path: Path, lines: list[str], header: Header, labeled: bool) -> Cases:
     cases = Cases()
     channels, steps = header.channels, header.steps
     for number in range(header.end + 1, len(lines) + 1):
@@ -180,7 +180,7 @@ def _read_cases(path: Path, lines: list[str], header: Header, labelled: bool) ->
         parts = line.split(":")
         channels = channels or len(parts) - (header.task is not None)
         # A case for prediction may come without the label that the header promises.
-        bare = header.task is None or (not labelled and len(parts) == channels)
+        bare = header.task is None or (not labeled and len(parts) == channels)
         if len(parts) != channels + (not bare) or channels == 0:
             wanted = f"{max(channels, 1)} {'channel' if channels <= 1 else 'channels'}" + (
                 "" if bare else " and a label"

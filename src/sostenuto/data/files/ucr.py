@@ -41,7 +41,7 @@ def read(path: Path, options: Options) -> SequenceSet:
         labels.append(cells[0])
         lines.append(number)
     targets, task = read_targets(
-        labels, options.task or "classification", labelled=options.labelled, place=Place(path, lines)
+        labels, options.task or "classification", labeled=options.labeled, place=Place(path, lines)
     )
     return SequenceSet(sequences, targets, task)
 

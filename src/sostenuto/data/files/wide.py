@@ -18,7 +18,7 @@ def wide_set(table: Table, options: Options) -> SequenceSet:
             raise table.place.error(index, "expected at least one value", "got a sequence of length zero")
         sequences.append(steps[:, None])
     targets, task = read_targets(
-        table.cells(table.columns.target), options.task, labelled=options.labelled, place=table.place
+        table.cells(table.columns.target), options.task, labeled=options.labeled, place=table.place
     )
     return SequenceSet(
         sequences,

@@ -120,11 +120,11 @@ class OscillatorClassifier(ClassifierMixin, OscillatorRidge):
         self._calibrate(held_out, indices, several)
         return self
 
-    def _labels(self, given: Any, y: Any, classes: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    def _labels(self, raw: Any, y: Any, classes: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Check labels, and give them with their places among the classes; ``classes`` None: those that occur."""
         labels = np.asarray(validate_data(self, y=y))
         check_classification_targets(labels)
-        check_consistent_length(given, labels)
+        check_consistent_length(raw, labels)
         known = np.unique(labels) if classes is None else classes
         got = f"got 1 class, {str(known[0])!r}" if len(known) else "got no labels"
         require(len(known) > 1, "expected at least 2 classes", got, "check y")
@@ -174,8 +174,8 @@ class OscillatorClassifier(ClassifierMixin, OscillatorRidge):
         self._solve()
         return ClassStream(self)
 
-    def _scores(self, given: Any, timespans: Any) -> Float64[np.ndarray, "n class"]:
-        return self._answers(self._read(given, timespans))
+    def _scores(self, raw: Any, timespans: Any) -> Float64[np.ndarray, "n class"]:
+        return self._answers(self._read(raw, timespans))
 
 
 class ClassStream(AnswerStream):

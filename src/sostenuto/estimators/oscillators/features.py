@@ -141,7 +141,7 @@ class OscillatorEstimator(BaseEstimator):
         arrays = {name: torch.from_numpy(getattr(self, f"bank_{name}_")) for name in OscillatorBank.__annotations__}
         return OscillatorBank(**arrays)
 
-    def _draw(self, given: Any, timespans: Any) -> "Rows":
+    def _draw(self, raw: Any, timespans: Any) -> "Rows":
         """Read the sequences of `fit`, learn scales, draw the bank and set its thresholds; return the sequences."""
         check_count("n_units", self.n_units, least=1)
         check_choice("scaling", self.scaling, ("standard", "minmax", "none"))
@@ -150,7 +150,7 @@ class OscillatorEstimator(BaseEstimator):
         check_positive("longest_period", self.longest_period)
         self.seed_ = draw_seed(self.random_state)
         generator = np.random.default_rng(self.seed_)
-        sequences = read_sequences(self, given, layout=self.layout, allow_nan=True, reset=True)
+        sequences = read_sequences(self, raw, layout=self.layout, allow_nan=True, reset=True)
         center, scale = channel_scale(sequences, self.scaling)
         self.center_, self.scale_ = np.asarray(center), np.asarray(scale)
         self.span_unit_ = 0.0
@@ -165,10 +165,10 @@ class OscillatorEstimator(BaseEstimator):
         self.bank_thresholds_ = sample_thresholds(bank, rows.packed, rows.spans, generator).numpy()
         return rows
 
-    def _read(self, given: Any, timespans: Any) -> "Rows":
+    def _read(self, raw: Any, timespans: Any) -> "Rows":
         """Read the sequences of a prediction."""
         check_is_fitted(self)
-        sequences = read_sequences(self, given, layout=self.layout, allow_nan=True, reset=False)
+        sequences = read_sequences(self, raw, layout=self.layout, allow_nan=True, reset=False)
         ours, theirs = len(self.center_), sequences[0].shape[1]
         require(ours == theirs, f"expected {ours} channels, as in fit", f"got {theirs}")
         return self._rows(sequences, timespans)

@@ -322,10 +322,10 @@ class OscillatorRegressor(RegressorMixin, OscillatorRidge):
         numbers = answers * self.target_scale_ + self.target_center_
         return numbers if self.has_columns_ else numbers[:, 0]
 
-    def _columns(self, given: Any, y: Any) -> np.ndarray:
+    def _columns(self, raw: Any, y: Any) -> np.ndarray:
         """Check targets, and give them a column each."""
         numbers = np.asarray(validate_data(self, y=y, multi_output=True, y_numeric=True), dtype=np.float64)
-        check_consistent_length(given, numbers)
+        check_consistent_length(raw, numbers)
         require(len(numbers) > 1, "expected at least 2 sequences to fit", "got 1 sample", "bring more")
         self.has_columns_ = numbers.ndim > 1
         return numbers.reshape(len(numbers), -1)

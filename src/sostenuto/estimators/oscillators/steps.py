@@ -133,9 +133,9 @@ class OscillatorSteps(OscillatorEstimator):
             answers += np.split(stacked, np.cumsum(lengths[part])[:-1])
         return answers
 
-    def _draw(self, given: Any, timespans: Any) -> Rows:
+    def _draw(self, raw: Any, timespans: Any) -> Rows:
         """Draw single oscillators and envelopes, block by block in turn: no pool over time tells how large they are."""
-        rows = super()._draw(given, timespans)
+        rows = super()._draw(raw, timespans)
         blocks = np.arange(len(self.bank_kind_))
         self.bank_kind_ = blocks % 2 * KINDS.index("envelope")
         self.bank_order_ = blocks // 2 % 3
@@ -186,9 +186,9 @@ class OscillatorSteps(OscillatorEstimator):
         ).numpy()
         return np.concatenate([values, *past, total, total / elapsed, np.log1p(elapsed), outputs], 1, dtype=np.float32)
 
-    def _read_targets(self, given: Any, y: Any, rows: Rows, *, numbers: bool) -> list[np.ndarray]:
+    def _read_targets(self, raw: Any, y: Any, rows: Rows, *, numbers: bool) -> list[np.ndarray]:
         """Check that ``y`` has a target for every step."""
-        check_consistent_length(given, y)
+        check_consistent_length(raw, y)
         targets = read_step_targets(y, numbers=numbers)
         for index, (row, steps) in enumerate(zip(targets, np.diff(rows.packed.borders), strict=True)):
             if len(row) != steps:
@@ -210,8 +210,8 @@ def _parts(chosen: np.ndarray, lengths: np.ndarray) -> Iterator[np.ndarray]:
 
 def _total(sums: Iterator[RidgeStatistics]) -> RidgeStatistics:
     total = next(sums)
-    for one in sums:
-        total = total + one
+    for statistics in sums:
+        total = total + statistics
     return total
 
 
@@ -311,8 +311,8 @@ class OscillatorStepClassifier(ClassifierMixin, OscillatorSteps):
         actual, answers, weights = joined_steps(y, self.predict(X, timespans=timespans), sample_weight)
         return float(accuracy_score(actual, answers, sample_weight=weights))
 
-    def _scores(self, given: Any, timespans: Any) -> list[np.ndarray]:
-        return self._answered(self._read(given, timespans))
+    def _scores(self, raw: Any, timespans: Any) -> list[np.ndarray]:
+        return self._answered(self._read(raw, timespans))
 
 
 class OscillatorStepRegressor(RegressorMixin, OscillatorSteps):

@@ -64,37 +64,37 @@ class KernelEstimator(BaseEstimator):
         fixed = {f"{name}_bounds": "fixed" for name in (*SIGMAS, "sigma_v")}
         return RecurrentNTK(**options, **{**START, **values}, **{**fixed, **bounds})
 
-    def _refuse_arguments(self, given: dict[str, Any]) -> None:
+    def _refuse_arguments(self, options: dict[str, Any]) -> None:
         """Say of an argument of `fit` that a kernel machine does not take what to do instead."""
         name = type(self).__name__
-        if "sample_weight" in given:
+        if "sample_weight" in options:
             other = name.replace("RNTK", "Recurrent")
             raise TypeError(
                 f"{name}.fit takes no sample_weight: its search counts every sequence once; "
                 f"repeat the sequences that count more, or use {other}, whose loss has weights"
             )
-        if given:
-            raise TypeError(f"{name}.fit() got an unexpected keyword argument {next(iter(given))!r}")
+        if options:
+            raise TypeError(f"{name}.fit() got an unexpected keyword argument {next(iter(options))!r}")
 
-    def _learn_sequences(self, given: Any) -> list[np.ndarray]:
+    def _learn_sequences(self, raw: Any) -> list[np.ndarray]:
         """Read the sequences of `fit`, learn the scale of their channels, and apply it."""
         check_choice("scaling", self.scaling, ("standard", "minmax", "none"))
         self.seed_ = draw_seed(self.random_state)
-        sequences = self._read(given, reset=True)
+        sequences = self._read(raw, reset=True)
         center, scale = channel_scale(sequences, self.scaling)
         self.center_, self.scale_ = np.asarray(center), np.asarray(scale)
         return self._scaled(sequences)
 
-    def _new_sequences(self, given: Any) -> list[np.ndarray]:
+    def _new_sequences(self, raw: Any) -> list[np.ndarray]:
         """Read and scale the sequences of a prediction."""
         check_is_fitted(self)
-        sequences = self._read(given, reset=False)
+        sequences = self._read(raw, reset=False)
         ours, theirs = len(self.center_), sequences[0].shape[1]
         require(ours == theirs, f"expected {ours} channels, as in fit", f"got {theirs}")
         return self._scaled(sequences)
 
-    def _read(self, given: Any, *, reset: bool) -> list[np.ndarray]:
-        return read_sequences(self, given, layout=self.layout, allow_nan=False, reset=reset)
+    def _read(self, raw: Any, *, reset: bool) -> list[np.ndarray]:
+        return read_sequences(self, raw, layout=self.layout, allow_nan=False, reset=reset)
 
     def _scaled(self, sequences: list[np.ndarray]) -> list[np.ndarray]:
         done = [(sequence.astype(np.float64) - self.center_) / self.scale_ for sequence in sequences]

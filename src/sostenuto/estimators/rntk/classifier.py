@@ -185,8 +185,8 @@ class RNTKClassifier(ClassifierMixin, KernelEstimator):
         best = self._scores(X).argmax(1)
         return self.classes_[best]
 
-    def _scores(self, given: Any) -> Float64[np.ndarray, "n class"]:
-        sequences = self._new_sequences(given)
+    def _scores(self, raw: Any) -> Float64[np.ndarray, "n class"]:
+        sequences = self._new_sequences(raw)
         known = self.sequences_.cut(0, len(self.sequences_))
         if self.model == "gp":
             return both_classes(gram(self.kernel_, sequences, known, progress=False) @ self.weights_ + self.offset_)

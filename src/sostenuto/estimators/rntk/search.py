@@ -66,12 +66,12 @@ class SupportVectors:
         union = union[np.argsort(classes[union], kind="stable")]
         counts = np.bincount(classes[union], minlength=len(machines[0].counts))
         place = {int(row): column for column, row in enumerate(union)}
-        found = []
+        joined = []
         for machine in machines:
             dual = np.zeros((len(machine.dual), len(union)))
             dual[:, [place[int(row)] for row in machine.support]] = machine.dual
-            found.append(cls(union, counts, dual, machine.intercepts))
-        return found
+            joined.append(cls(union, counts, dual, machine.intercepts))
+        return joined
 
     def scores(self, gram: Float64[np.ndarray, "n support"]) -> Float64[np.ndarray, "n class"]:
         """Give a score for every class from k(x, x_s): pairs won, plus less than a half for by how much.
@@ -141,8 +141,8 @@ def accuracies(
 ) -> Float64[np.ndarray, " candidate"]:
     """Return the accuracy of each candidate over all deals; those with the same matrix share its machines."""
     scores = np.zeros(len(candidates), dtype=np.int64)
-    for one in {id(matrix) for matrix, _ in candidates}:
-        places = [place for place, (matrix, _) in enumerate(candidates) if id(matrix) == one]
+    for matrix_id in {id(matrix) for matrix, _ in candidates}:
+        places = [place for place, (matrix, _) in enumerate(candidates) if id(matrix) == matrix_id]
         matrix, costs = candidates[places[0]][0], [candidates[place][1] for place in places]
         for folds in deals:
             scores[places] += right_answers(matrix, classes, folds, costs)

@@ -200,8 +200,8 @@ def _compared(request: FitRequest, plan: Plan, fitted: FittedRun) -> list[Sectio
     assert fitted.result is not None
     names, limit = request.compare, request.budget
     others = train_compared(names, plan.dataset, plan.config, fitted.folder, limit, request.conditions)
-    fitted.facts["compared"] = [{"name": one.model, "score": one.score} for one in others]
-    fitted.rows[-2:-2] = [(f"  {one.model}", f"{one.score:.4f}") for one in others]
+    fitted.facts["compared"] = [{"name": other.model, "score": other.score} for other in others]
+    fitted.rows[-2:-2] = [(f"  {other.model}", f"{other.score:.4f}") for other in others]
     return [others_section(fitted.result, others)]
 
 

@@ -81,7 +81,7 @@ def fitted_run(folder: Path, result: FitResult, sections: Sequence[Section] = ()
         "best_epoch": result.curve.best_epoch,
         "balanced_accuracy": result.classification.balanced_accuracy if result.classification else None,
         "diverged": result.diverged,
-        "baselines": [{"name": one.name, "score": one.score} for one in result.baselines],
+        "baselines": [{"name": baseline.name, "score": baseline.score} for baseline in result.baselines],
         "compared": [],
         "report": str(report),
     }
@@ -107,7 +107,10 @@ def _class_rows(result: FitResult) -> list[tuple[str, object]]:
     """Show what accuracy hides: the mean over classes, and how many of the rare ones were found."""
     if result.classification is None:
         return []
-    rare = [(f"  recall of {one.name}", f"{one.recall:.4f} ({found_words(one)})") for one in rare_classes(result)[:2]]
+    rare = [
+        (f"  recall of {score.name}", f"{score.recall:.4f} ({found_words(score)})")
+        for score in rare_classes(result)[:2]
+    ]
     return [("  balanced accuracy", f"{result.classification.balanced_accuracy:.4f}"), *rare]
 
 

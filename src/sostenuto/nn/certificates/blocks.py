@@ -73,15 +73,15 @@ def block_memory(
     They remember by the lowest recurrence, which nothing acts on but the input. They forget together where every
     recurrence forgets and has bounded states; in two directions, which read the future, only one block does.
     """
-    first = min(directions, key=lambda one: one.remembers_at_least)
-    if not any(one.holds for one in directions):
+    first = min(directions, key=lambda certificate: certificate.remembers_at_least)
+    if not any(certificate.holds for certificate in directions):
         return first
-    levels = [both_directions(pair) for pair in zip(*(one.levels for one in directions), strict=True)]
+    levels = [both_directions(pair) for pair in zip(*(certificate.levels for certificate in directions), strict=True)]
     if len(directions) == 1:
         levels = [maps.around(level) for maps, level in zip(blocks, levels, strict=True)]
     return remembering(
         levels,
-        np.concatenate([np.array(one.per_unit) for one in directions]),
+        np.concatenate([np.array(certificate.per_unit) for certificate in directions]),
         norm=first.norm,
         checked=first.checked,
         conditions=("the state of the recurrence in a block, which alone keeps the past",),

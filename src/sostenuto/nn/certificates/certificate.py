@@ -85,7 +85,7 @@ class Certificate(Record):
         return said + (f", rate {self.rate:.4g}." if self.rate is not None else ".")
 
 
-def over_spans(found: Certificate, spans: tuple[float, float]) -> Certificate:
+def over_spans(certificate: Certificate, spans: tuple[float, float]) -> Certificate:
     """Say in a certificate which time spans it covers.
 
     >>> over_spans(Certificate("discrete", True, "norm", "‖F‖₂ < 1"), (0.5, 2.0)).scope
@@ -93,7 +93,7 @@ def over_spans(found: Certificate, spans: tuple[float, float]) -> Certificate:
     """
     low, high = spans
     said = f"time spans of {low:.6g}" if low == high else f"time spans from {low:.6g} to {high:.6g}"
-    return replace(found, spans=spans, scope=f"{found.scope}, {said}")
+    return replace(certificate, spans=spans, scope=f"{certificate.scope}, {said}")
 
 
 def fails(condition: str, value: float | str) -> str:

@@ -109,7 +109,7 @@ def is_negative(matrix: np.ndarray, error: np.ndarray) -> bool:
 
 
 def verified(system: SectorSystem, solution: Solution, *, discrete: bool, lower: bool = False) -> bool:
-    """Check P ≻ 0, Λ ≻ 0 and the inequality itself; nobody's word is taken for any of them."""
+    """Check P ≻ 0, Λ ≻ 0 and the inequality itself, whatever proposed them."""
     metric, multipliers = solution.metric, solution.multipliers
     positive = bool((multipliers > 0).all()) and is_negative(-metric, np.zeros_like(metric))
     return positive and is_negative(*form(system, metric, multipliers, solution.rate, discrete=discrete, lower=lower))

@@ -272,26 +272,28 @@ def _at_least(rate: float | None) -> float:
     return EVER if rate <= 0 else min(math.nextafter(_LOWER_LN2 / rate, 0), EVER)
 
 
-def _at_most(found: MemoryCertificate) -> float | None:
+def _at_most(certificate: MemoryCertificate) -> float | None:
     """Turn the slowest decay into steps after which at most half is left, for all layers together."""
-    if len(found.levels) == 1:
-        rate = found.levels[0].slowest
+    if len(certificate.levels) == 1:
+        rate = certificate.levels[0].slowest
         return None if rate is None or rate <= 0 else math.nextafter(_UPPER_LN2 / rate, math.inf)
-    if found._unknown(start=1.0):
+    if certificate._unknown(start=1.0):
         return None
-    ones = np.ones(len(found.levels))
-    steps = _first_below(found._cascade()[0], ones, np.eye(len(ones)), 0.5, 10_000_000)
+    ones = np.ones(len(certificate.levels))
+    steps = _first_below(certificate._cascade()[0], ones, np.eye(len(ones)), 0.5, 10_000_000)
     return None if steps is None else float(steps)
 
 
-def _in_time(found: MemoryCertificate) -> tuple[float, float | None]:
+def _in_time(certificate: MemoryCertificate) -> tuple[float, float | None]:
     """Turn steps into time by the spans they have at least, or at most; take the clock's rates where they say more."""
-    fast, slow = found.levels[0].clock
-    least = max(min(found.remembers_at_least * found.spans[0], EVER), _at_least(fast) if fast is not None else 0.0)
-    if found.forgets_at_most is None:
+    fast, slow = certificate.levels[0].clock
+    least = max(
+        min(certificate.remembers_at_least * certificate.spans[0], EVER), _at_least(fast) if fast is not None else 0.0
+    )
+    if certificate.forgets_at_most is None:
         return least, None
-    most = found.forgets_at_most * found.spans[1]
-    alone = len(found.levels) == 1 and slow is not None and slow > 0
+    most = certificate.forgets_at_most * certificate.spans[1]
+    alone = len(certificate.levels) == 1 and slow is not None and slow > 0
     return least, min(most, _UPPER_LN2 / slow * (1 + 1e-15)) if alone and slow else most
 
 

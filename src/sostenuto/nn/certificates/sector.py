@@ -132,7 +132,7 @@ def _linear(system: SectorSystem, limit: float, *, discrete: bool) -> Solution |
     alone = bare(system)
     eye, units = np.eye(len(alone.linear)), np.ones(system.input.shape[1])
     for share in (1e-9, 1e-6, 1e-4, 1e-2, 0.1, 0.5, 0.9):
-        # A limit of infinity is a nilpotent map, whose rate is as large as one likes to ask for.
+        # A limit of infinity is a nilpotent map, whose rate has no upper limit.
         rate = (1 - share) * min(limit, 36.0) if discrete else (1 - share) * limit
         if discrete:
             metric = stein(np.exp(rate) * alone.linear, eye)
@@ -160,14 +160,14 @@ def _norms_alone(floor: Certificate, why: str) -> Certificate:
     return replace(floor, checked=said, reason=reason)
 
 
-def _solved(kind: str, test: str, condition: str, found: Solution) -> Certificate:
+def _solved(kind: str, test: str, condition: str, solution: Solution) -> Certificate:
     return Certificate(
         kind,
         True,
         test,
         condition,
-        rate=found.rate,
-        overshoot=found.overshoot,
-        metric=tuple(tuple(row) for row in found.metric.tolist()),
-        multipliers=tuple(found.multipliers.tolist()),
+        rate=solution.rate,
+        overshoot=solution.overshoot,
+        metric=tuple(tuple(row) for row in solution.metric.tolist()),
+        multipliers=tuple(solution.multipliers.tolist()),
     )

@@ -68,22 +68,22 @@ class _Program:
         enter = max(np.linalg.norm(system.input, 2), 1e-300)
         push = system.slope * enter * np.linalg.norm(system.output, 2)
         moving = system.linear - np.eye(states) if discrete else system.linear
-        pace = np.linalg.norm(moving, 2) + push
-        self.pace = float(min(1.0, pace) if discrete else pace)
-        self.unit = float(enter**2 / self.pace)
+        speed = np.linalg.norm(moving, 2) + push
+        self.speed = float(min(1.0, speed) if discrete else speed)
+        self.unit = float(enter**2 / self.speed)
         self.metric = cvxpy.Variable((states, states), symmetric=True)
         self.multipliers = cvxpy.Variable(units)
         self.shift = cvxpy.Parameter()
         self.margin = cvxpy.Variable()
-        B, C = system.input / enter, system.slope * enter * system.output / self.pace  # noqa: N806
+        B, C = system.input / enter, system.slope * enter * system.output / self.speed  # noqa: N806
         turn = -1.0 if lower else 1.0
         metric, lean = self.metric, turn * cvxpy.diag(self.multipliers)
         if discrete:
-            corner = (moving.T @ metric @ moving) / self.pace + (moving.T @ metric + metric @ moving) / self.pace
+            corner = (moving.T @ metric @ moving) / self.speed + (moving.T @ metric + metric @ moving) / self.speed
             side = system.linear.T @ metric @ B + C.T @ lean
-            end = self.pace * (B.T @ metric @ B) - 2 * lean
+            end = self.speed * (B.T @ metric @ B) - 2 * lean
         else:
-            scaled = moving / self.pace
+            scaled = moving / self.speed
             corner, side, end = scaled.T @ metric + metric @ scaled, metric @ B + C.T @ lean, -2 * lean
         whole = cvxpy.bmat([[corner + self.shift * metric, side], [side.T, end]])
         constraints = [
@@ -97,7 +97,7 @@ class _Program:
 
     def solve(self, rate: float) -> tuple[np.ndarray, np.ndarray] | None:
         """Give P and the diagonal of Λ in the system's own units, or None where the solver finds no pair."""
-        self.shift.value = float(-np.expm1(-2 * rate) if self.discrete else 2 * rate) / self.pace
+        self.shift.value = float(-np.expm1(-2 * rate) if self.discrete else 2 * rate) / self.speed
         with warnings.catch_warnings():
             # An inaccurate answer is as welcome as any other: it is checked, not believed.
             warnings.filterwarnings("ignore", message="Solution may be inaccurate")

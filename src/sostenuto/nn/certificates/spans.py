@@ -80,7 +80,7 @@ class SpanCurve:
         root, most = np.linalg.cholesky(metric).T, 0.0
         for a, b in itertools.pairwise(self._ends(_STRETCHES[1])):
             terms = self.derivative(1, a, b)
-            away = sum(one.size * np.linalg.norm(root @ one.part.input, 2) * _spread(one, root) for one in terms)
+            away = sum(term.size * np.linalg.norm(root @ term.part.input, 2) * _spread(term, root) for term in terms)
             middle = np.linalg.norm(root @ self.at((a + b) / 2).input, 2)
             most = max(most, float(middle + (b - a) / 2 * away))
         return most * _slack(metric)
@@ -100,18 +100,18 @@ class SpanCurve:
             proved(system, metric, multipliers * span * factor, discrete=True, lower=lower)
             for factor in ((0.5, 1.0, 2.0) if multipliers.any() else (1.0,))
         ]
-        rates = [one.rate for one in proofs if one is not None]
+        rates = [proof.rate for proof in proofs if proof is not None]
         return (min(rates) if lower else max(rates)) if rates else None
 
     def _bound(self, order: int, low: float, high: float, metric: Metric) -> float:
         """Bound the derivative's norm over a stretch and all slopes: its middle slopes, and half of what they span."""
         root, total = np.linalg.cholesky(metric).T, 0.0
         inverse = np.linalg.inv(root)
-        for one in self.derivative(order, low, high):
-            part, half = one.part, one.part.slope / 2
+        for term in self.derivative(order, low, high):
+            part, half = term.part, term.part.slope / 2
             middle = np.linalg.norm(root @ part.at(np.full(part.input.shape[1], half)) @ inverse, 2)
             around = half * np.linalg.norm(root @ part.input, 2) * np.linalg.norm(part.output @ inverse, 2)
-            total += one.size * float(middle + around) * _spread(one, root)
+            total += term.size * float(middle + around) * _spread(term, root)
         return total * _slack(metric)
 
 

@@ -149,10 +149,11 @@ def _slowest_part(system: SectorSystem) -> tuple[Solution | None, str]:
     if system.is_linear or (best is not None and best.rate > 0.9 * limit):
         return best, "norm"
     if sum(system.input.shape) <= SMALL and has_solver():
-        found, test = search(system, discrete=True, start=best.rate if best else 0.0, limit=limit), "matrix inequality"
+        start, test = best.rate if best else 0.0, "matrix inequality"
+        searched = search(system, discrete=True, start=start, limit=limit)
     else:
-        found, test = search_with_one_multiplier(system, discrete=True, limit=limit), "riccati equation"
-    return (found, test) if found is not None and (best is None or found.rate > best.rate) else (best, "norm")
+        searched, test = search_with_one_multiplier(system, discrete=True, limit=limit), "riccati equation"
+    return (searched, test) if searched is not None and (best is None or searched.rate > best.rate) else (best, "norm")
 
 
 def _even_norms(system: SectorSystem, *, growing: bool = False) -> list[np.ndarray]:

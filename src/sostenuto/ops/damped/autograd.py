@@ -114,8 +114,8 @@ def _recorded(
     inputs, start, power, gain, readout = tensors
     results = damped_scan_reference(inputs, start, power, gain, readout, lengths=lengths)
     wanted = [tensor for tensor in tensors if tensor.requires_grad]
-    found = iter(torch.autograd.grad(results, wanted, gradients, create_graph=True, allow_unused=True))
-    return tuple(next(found) if tensor.requires_grad else None for tensor in tensors)
+    derivatives = iter(torch.autograd.grad(results, wanted, gradients, create_graph=True, allow_unused=True))
+    return tuple(next(derivatives) if tensor.requires_grad else None for tensor in tensors)
 
 
 damped_scan_op.register_autograd(_backward, setup_context=_setup)

@@ -1,6 +1,6 @@
 """The scan of damped oscillators on the CPU: Numba, rows of the batch in blocks, one pass over time each way.
 
-Inner loops run over the units of one row and write one or two arrays each, so that they vectorise: the compiler checks
+Inner loops run over the units of one row and write one or two arrays each, so that they vectorize: the compiler checks
 that arrays do not overlap, and gives up where there are many. Everything a row needs stays in the first cache.
 """
 

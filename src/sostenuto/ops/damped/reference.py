@@ -24,8 +24,8 @@ def damped_scan_reference(
         runs = torch.arange(steps, device=x.device)[:, None] < lengths
         over = (*over, runs.view(steps, batch, 1).to(x.dtype))
 
-    def step(given: tuple[Tensor, ...], now: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        u, a_real, a_imaginary, b_real, b_imaginary, *running = given
+    def step(inputs: tuple[Tensor, ...], now: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        u, a_real, a_imaginary, b_real, b_imaginary, *running = inputs
         _, before = now
         real, imaginary = before.chunk(2, dim=-1)
         turned = (

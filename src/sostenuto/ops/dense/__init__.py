@@ -40,9 +40,9 @@ def dense_scan(
     Every tensor but no option is differentiable, the coefficients too. ``activation`` is one of tanh, relu, hardtanh,
     logistic, identity and modrelu, which alone takes a ``threshold`` a unit. ``precision="tf32"`` lets the GPU round
     the factors of a product to 11 bits; the diagonal of P is never rounded. On a GPU the kernels take a state of one
-    component, or of two with coefficients for P and Q, whose matrices fit the chip, shared by several multiprocessors
-    where one cannot hold them; ``backend="auto"`` takes the reference beyond. Forward-mode derivatives and those of
-    torch.func (grad, jacrev, hessian) are the reference's; `torch.func.vmap` runs the kernels.
+    component, or of two with coefficients for P and Q, whose matrices fit into on-chip memory,
+    of several multiprocessors where one cannot hold them; ``backend="auto"`` takes the reference beyond. Forward-mode
+    derivatives and those of torch.func (grad, jacrev, hessian) are the reference's; `torch.func.vmap` runs the kernels.
 
     Reference: erichson2021, eqs. (1) and (3), discretized; wang2024, eq. (2).
 
@@ -63,14 +63,14 @@ def dense_scan(
 
 
 def _chosen(backend: str, tensors: tuple[Tensor, Tensor, Tensor, Tensor], precision: str) -> str:
-    """Settle the backend: on a GPU also by whether the chip holds the matrices."""
+    """Settle the backend: on a GPU also by whether the matrices fit into on-chip memory."""
     chosen = choose_backend(backend, tensors[0])
     if chosen != "gpu":
         return chosen
     fits = planned(*tensors, precision) is not None
     require(
         backend != "gpu" or fits,
-        "expected a state of one component, or of two with coefficients for P and Q, whose matrices fit the chip",
+        "expected a state of one component, or of two with coefficients for P and Q, and matrices that fit on the GPU",
         f"got a state of {tensors[0].shape[1]} with matrices of {', '.join(str(tuple(v.shape)) for v in tensors[1:])}",
         "pass backend='auto' or 'reference', or precision='tf32'",
     )

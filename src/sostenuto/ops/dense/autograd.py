@@ -204,7 +204,7 @@ class DrivenScan(torch.autograd.Function):
             cpu.backward_to_input, x, matrix, start, weight, linear, gain, ctx.activation, states, activated,
             d_states.contiguous(), torch.zeros_like(start), (needed[0], needed[5] or needed[6]),
         )  # fmt: skip
-        kept = (one if need and given is not None else None for one, need, given in zip(
-            gradients, needed, (x, matrix, bias, start, weight, linear, gain), strict=False
-        ))  # fmt: skip
+        inputs = (x, matrix, bias, start, weight, linear, gain)
+        wanted = zip(gradients, needed, inputs, strict=False)
+        kept = (gradient if need and tensor is not None else None for gradient, need, tensor in wanted)
         return *kept, None

@@ -39,8 +39,8 @@ def gated_scan_reference(
 ) -> tuple[Float[Tensor, "T B H"], Float[Tensor, "B H"]]:
     """Step f = logistic(w⊙c + a_t), c ← f⊙c + (1 − f)⊙x̃_t, one time after the other."""
 
-    def step(given: tuple[Tensor, ...], now: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        (drive, candidate), (state,) = given, now
+    def step(inputs: tuple[Tensor, ...], now: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        (drive, candidate), (state,) = inputs, now
         gate = torch.sigmoid(weight * state + drive)
         return (candidate + gate * (state - candidate),)
 

@@ -32,7 +32,7 @@ class Trace(NamedTuple):
 
 
 class Peaks(NamedTuple):
-    """The top layer's largest outputs over time, and how many steps have them; of no size where nobody asks."""
+    """The top layer's largest outputs over time, and how many steps have them; empty where they are not needed."""
 
     largest: Float[Tensor, "P H"]
     holders: Float[Tensor, "P H"]
@@ -103,7 +103,7 @@ def empty_trace(T: int, B: int, H: int, layers: int, dtype: torch.dtype) -> tupl
 class TileGradients(NamedTuple):
     """Gradients of the input (None where not asked for), of the first y and z, and of each layer's V, w, g and b.
 
-    Where nobody asks for those of the first states they have no layers; where the steps were given as c, ``step`` has
+    Where those of the first states are not needed they have no layers; where the steps were given as c, ``step`` has
     its gradients.
     """
 
@@ -142,7 +142,7 @@ class Sums(NamedTuple):
     ) -> "Sums":
         """Begin with the gradients that arrive at the last y and z; the others are set by the first `run_backward`.
 
-        Without ``states`` nobody asks for the gradients of the first ones; where none arrive, they are left out.
+        Without ``states`` the gradients of the first ones are not needed; where none arrive, they are left out.
         """
         (L, B, H), dtype = like.shape, torch.float64
         tiles, rows = -(-B // tile_of(B)), channels + (L - 1) * H

@@ -30,8 +30,8 @@ class TileSweep:
 
     def start_adjoint(self, last: States, d_last: Sequence[Tensor | None], input_gradient: bool) -> None:
         """Begin at the last chunk with the gradients of the last states."""
-        given = self.cells, self.plan.stiffness, None, self.dtype
-        self.layers = tiles.laid_out(*given, back=True, input_gradient=input_gradient)
+        setup = self.cells, self.plan.stiffness, None, self.dtype
+        self.layers = tiles.laid_out(*setup, back=True, input_gradient=input_gradient)
         self.sums = tiles.Sums.empty(self.x.shape[2], last[0], (d_last[0], d_last[1]))
         self.d_x = new(tuple(self.x.shape), self.dtype) if input_gradient else None
 

@@ -165,11 +165,11 @@ class Quadrature:
             worst = torch.maximum(worst, (left + 2 * (left * beside).sqrt()) / total.abs().clamp(min=1e-300))
         return torch.nan_to_num(worst, nan=math.inf) + self.rounding(variance, moments)
 
-    def rounding(self, variance: Values, found: Moments | None = None) -> Values:
+    def rounding(self, variance: Values, moments: Moments | None = None) -> Values:
         """Return what rounding leaves of hinges, which cancel each other far from their places, and near C = ±1."""
-        found = self.moments(variance) if found is None else found
+        moments = self.moments(variance) if moments is None else moments
         size = sum(abs(jump) for jump in self.hinges.jumps) ** 2 * variance
-        least = torch.minimum(found.root**2, found.slope.abs()).clamp(min=1e-300)
+        least = torch.minimum(moments.root**2, moments.slope.abs()).clamp(min=1e-300)
         return 1e-14 + 1e-15 * size / least + (2e-8 if self.hinges.places else 0.0)
 
     def _counting(self, left: Moments, right: Moments) -> int:

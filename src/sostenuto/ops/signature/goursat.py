@@ -59,11 +59,11 @@ def goursat_slopes(increments: Float[Tensor, "n S d"]) -> tuple[Float[Tensor, "n
     chunk = max(1, _STATE_BYTES // (16 * (order + 1) * steps**2))
     for row, column in zip(rows.split(chunk), columns.split(chunk), strict=True):
         factor = torch.ones(len(row), 1, channels, dtype=torch.float64, requires_grad=True)
-        found = siglib.sig_kernel(
+        values = siglib.sig_kernel(
             _path(increments[row]) * factor, _path(increments[column]) * factor, method="polynomial", order=order
         )
-        (slope,) = torch.autograd.grad(found, factor, torch.ones_like(found))
-        matrix[row, column] = matrix[column, row] = found.detach()
+        (slope,) = torch.autograd.grad(values, factor, torch.ones_like(values))
+        matrix[row, column] = matrix[column, row] = values.detach()
         slopes[row, column] = slopes[column, row] = slope[:, 0]
     length = _length(increments)
     return _checked(matrix, length[:, None], length[None]), slopes
@@ -96,18 +96,18 @@ def _longest() -> float:
     return math.exp((math.log(TOLERANCE) + 2 * math.lgamma(HIGHEST_ORDER + 1)) / HIGHEST_ORDER)
 
 
-def _checked(found: Tensor, left: Tensor, right: Tensor, least: float = -math.inf) -> Tensor:
+def _checked(values: Tensor, left: Tensor, right: Tensor, least: float = -math.inf) -> Tensor:
     """Refuse what is not finite, above the bound |K| ≤ I₀(2√(‖X‖_TV ‖Y‖_TV)), or below 1 on the diagonal."""
     reach = 2 * torch.sqrt(left * right)
     bound = torch.special.i0e(reach).log() + reach
-    wrong = ~torch.isfinite(found) | (found.abs().log() > bound + 1e-6) | (found < least - 1e-9)
+    wrong = ~torch.isfinite(values) | (values.abs().log() > bound + 1e-6) | (values < least - 1e-9)
     if bool(wrong.any()):
         raise InputError(
             "expected signature kernels that float64 can hold, got an overflow or a diverged solution for "
             f"{int(wrong.sum())} of {wrong.numel()} pairs (total variation up to {float(left.max()):.4g} and "
             f"{float(right.max()):.4g}); scale the data down (a smaller scale), or give a level."
         )
-    return found
+    return values
 
 
 def _length(increments: Tensor) -> Tensor:

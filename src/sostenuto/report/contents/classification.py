@@ -182,7 +182,7 @@ def _per_class(per_class: tuple[ClassScore, ...]) -> Table:
     shown = per_class
     caption = "Scores by class"
     if len(per_class) > MOST_ROWS:
-        shown = tuple(sorted(per_class, key=lambda one: one.f1 if math.isfinite(one.f1) else -1.0)[:MOST_ROWS])
+        shown = tuple(sorted(per_class, key=lambda score: score.f1 if math.isfinite(score.f1) else -1.0)[:MOST_ROWS])
         caption = f"Scores by class: the {MOST_ROWS} weakest of {count(len(per_class))}"
     columns = (
         Column("Class"),
@@ -192,8 +192,8 @@ def _per_class(per_class: tuple[ClassScore, ...]) -> Table:
         Column("Cases", "of this class", numeric=True),
     )
     rows = tuple(
-        (_name(one.name), _share(one.precision), _share(one.recall), _share(one.f1), Cell(count(one.support)))
-        for one in shown
+        (_name(score.name), _share(score.precision), _share(score.recall), _share(score.f1), Cell(count(score.support)))
+        for score in shown
     )
     return Table(caption, columns, rows)
 

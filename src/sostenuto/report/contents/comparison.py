@@ -36,14 +36,16 @@ class Contender:
 @house_style()
 def comparison(contenders: Sequence[Contender], metric: Metric, *, higher_is_better: bool) -> Figure | None:
     """Draw the contenders, best at the top; None where no score is finite."""
-    finite = [one for one in contenders if math.isfinite(one.score)]
+    finite = [contender for contender in contenders if math.isfinite(contender.score)]
     if not finite:
         return None
-    ranked = sorted(finite, key=lambda one: -one.score if higher_is_better else one.score)
-    low, high = limits(np.array([value for one in ranked for value in (one.score, one.low, one.high)]), pad=0.1)
+    ranked = sorted(finite, key=lambda contender: -contender.score if higher_is_better else contender.score)
+    low, high = limits(
+        np.array([value for contender in ranked for value in (contender.score, contender.low, contender.high)]), pad=0.1
+    )
     if metric.is_share and ranked:
         low, high = max(low, min(0.0, ranked[-1].score)), min(high, max(1.0, ranked[0].score))
-    names = [shorten(one.name, _NAME_LETTERS) or "(no name)" for one in ranked]
+    names = [shorten(contender.name, _NAME_LETTERS) or "(no name)" for contender in ranked]
     left = 18 + max(text_width(name, 12.5) for name in names)
     figure, axes = canvas(WIDTH, _ROW * len(ranked) + 50, left=left, right=22, top=4, bottom=46)
     axes.set_xlim(low, high)
@@ -52,23 +54,25 @@ def comparison(contenders: Sequence[Contender], metric: Metric, *, higher_is_bet
     label_x(axes, ticks, tick_labels(ticks, as_percent=metric.is_share))
     axes.grid(axis="x", color=LINE, linewidth=0.8)
     axes.set_axisbelow(True)
-    for row, (one, name) in enumerate(zip(ranked, names, strict=True)):
-        _draw(axes, row, one, name)
+    for row, (contender, name) in enumerate(zip(ranked, names, strict=True)):
+        _draw(axes, row, contender, name)
     better = f"{metric.label} →  better" if higher_is_better else f"better  ← {metric.label}"
     axes.set_xlabel(better, fontsize=SMALL, color=MUTED, labelpad=6)
     return figure
 
 
-def _draw(axes: Axes, row: int, one: Contender, name: str) -> None:
-    color = SERIES[0] if one.is_model else MUTED
-    if math.isfinite(one.low) and math.isfinite(one.high):
-        axes.plot([one.low, one.high], [row, row], color=color, linewidth=2, alpha=0.55, solid_capstyle="round")
+def _draw(axes: Axes, row: int, contender: Contender, name: str) -> None:
+    color = SERIES[0] if contender.is_model else MUTED
+    if math.isfinite(contender.low) and math.isfinite(contender.high):
+        axes.plot(
+            [contender.low, contender.high], [row, row], color=color, linewidth=2, alpha=0.55, solid_capstyle="round"
+        )
     axes.plot(
-        [one.score],
+        [contender.score],
         [row],
         marker="o",
         markersize=11,
-        markerfacecolor=color if one.is_model else PAPER,
+        markerfacecolor=color if contender.is_model else PAPER,
         markeredgecolor=color,
         markeredgewidth=2,
         clip_on=False,
@@ -84,10 +88,10 @@ def _draw(axes: Axes, row: int, one: Contender, name: str) -> None:
         va="center",
         color=INK,
         fontsize=12.5,
-        fontweight="bold" if one.is_model else "normal",
+        fontweight="bold" if contender.is_model else "normal",
     )
-    if name != one_line(one.name):
-        set_tip(label, one.name)
+    if name != one_line(contender.name):
+        set_tip(label, contender.name)
 
 
 def comparison_section(result: FitResult) -> Section:
@@ -99,16 +103,16 @@ def _parts(result: FitResult) -> tuple[Part, ...]:
     if not result.baselines:
         return (Prose("No baseline was measured in this run, so there is nothing to compare the score with."),)
     kind = metric(result.metric)
-    rivals = [one for one in result.baselines if one.metric == result.metric]
+    rivals = [baseline for baseline in result.baselines if baseline.metric == result.metric]
     contenders = [
         _contender(result, result.model, result.score, is_model=True),
-        *(_contender(result, one.name, one.score) for one in rivals),
+        *(_contender(result, rival.name, rival.score) for rival in rivals),
     ]
     figure = comparison(contenders, kind, higher_is_better=result.higher_is_better)
     table = _table(result)
     if figure is None:
         return (Prose("None of the scores is a finite number, so there is no picture."), table)
-    told = "; ".join(f"{one.name}: {kind.write(one.score)}" for one in contenders)
+    told = "; ".join(f"{contender.name}: {kind.write(contender.score)}" for contender in contenders)
     caption = "Filled: the model. Open: cheap methods fitted on all that the model saw, scored on the same cases."
     if result.metric == "accuracy":
         caption += " Bars: where the score would likely lie on many more cases (95\u202f%)."
@@ -127,11 +131,11 @@ def _table(result: FitResult) -> Table:
     rows = [(*model, Cell(duration(result.seconds)))]
     rows += [
         (
-            Cell(shorten(one.name, 60), shorten(one.description, 200)),
-            _score_cell(result, one.metric, one.score),
-            Cell(duration(one.seconds)),
+            Cell(shorten(baseline.name, 60), shorten(baseline.description, 200)),
+            _score_cell(result, baseline.metric, baseline.score),
+            Cell(duration(baseline.seconds)),
         )
-        for one in result.baselines
+        for baseline in result.baselines
     ]
     return Table(f"Scores ({metric(result.metric).label}) and time taken", columns, tuple(rows), frozenset({0}))
 
@@ -149,10 +153,10 @@ def others_section(result: FitResult, others: Sequence[FitResult]) -> Section:
         return percent(score) if is_accuracy else number(score, digits=3)
 
     rows = [(result.score, (Cell(result.model, "the model of this page"), *_cells(result, write)))]
-    rows += [(one.score, (Cell(one.model, _epochs(one)), *_cells(one, write))) for one in others]
+    rows += [(other.score, (Cell(other.model, _epochs(other)), *_cells(other, write))) for other in others]
     rows += [
-        (one.score, (Cell(one.name, "baseline"), Cell(write(one.score)), Cell("–"), Cell("–")))
-        for one in result.baselines
+        (baseline.score, (Cell(baseline.name, "baseline"), Cell(write(baseline.score)), Cell("–"), Cell("–")))
+        for baseline in result.baselines
     ]
     rows.sort(key=lambda row: row[0], reverse=result.higher_is_better)
     head = (
@@ -178,15 +182,15 @@ def _epochs(result: FitResult) -> str:
 def choice_section(candidates: Sequence[Candidate], chosen: str, *, is_accuracy: bool, budget: float) -> Section:
     """Return the section on the choice among models, for a page made with `sostenuto.report.page.save`."""
     measure = "accuracy" if is_accuracy else "R²"
-    tried = [one for one in candidates if one.score is not None]
-    winner = next(one for one in candidates if one.name == chosen)
+    tried = [candidate for candidate in candidates if candidate.score is not None]
+    winner = next(candidate for candidate in candidates if candidate.name == chosen)
     reason = (
         f"{chosen} was chosen: its {measure} on training sequences that it had not seen is "
         f"{_score_text(winner.score, is_accuracy)}."
         if len(tried) > 1
         else f"{chosen} was chosen: {_alone(winner, budget, is_accuracy)}."
     )
-    rule = " A dearer model has to lead by more than one standard error. The test part was not looked at."
+    rule = " A more expensive model has to lead by more than one standard error. The test part was not used."
     head = (
         Column("Model"),
         Column(f"Unseen {measure}", numeric=True),
@@ -195,14 +199,14 @@ def choice_section(candidates: Sequence[Candidate], chosen: str, *, is_accuracy:
     )
     rows = tuple(
         (
-            Cell(one.name, one.note),
-            Cell(_score_text(one.score, is_accuracy)),
-            Cell(_score_text(one.standard_error, is_accuracy) if one.score is not None else "–"),
-            Cell(duration(one.seconds) if one.score is not None else "–"),
+            Cell(candidate.name, candidate.note),
+            Cell(_score_text(candidate.score, is_accuracy)),
+            Cell(_score_text(candidate.standard_error, is_accuracy) if candidate.score is not None else "–"),
+            Cell(duration(candidate.seconds) if candidate.score is not None else "–"),
         )
-        for one in candidates
+        for candidate in candidates
     )
-    marked = frozenset({[one.name for one in candidates].index(chosen)})
+    marked = frozenset({[candidate.name for candidate in candidates].index(chosen)})
     table = Table(f"Models considered within a budget of {duration(budget)}", head, rows, marked)
     return Section("Why this model?", "choice", (Prose(reason + rule), table), short_title="Choice")
 

@@ -112,7 +112,7 @@ def example_panels(examples: Sequence[Example]) -> tuple[Figure, ...]:
     """Draw each example's first five channels against time."""
     lengths = [max(len(channel) for channel in example.values) for example in examples]
     shared = max(lengths, default=1) <= _SHARED_LENGTH * min(lengths, default=1)
-    channels = [np.asarray(channel, dtype=float) for one in examples for channel in one.values[:MOST_CHANNELS]]
+    channels = [np.asarray(channel, dtype=float) for example in examples for channel in example.values[:MOST_CHANNELS]]
     low, high = limits(*channels)
     return tuple(
         _panel(example, max(lengths) if shared else length, low, high)

@@ -122,12 +122,19 @@ def _future(result: BacktestResult, pictures: Sequence[ForecastPicture]) -> Sect
     drawn = tuple(
         Picture(
             forecast_figure(
-                one.past, one.values, one.ahead, one.forecast, one.low, one.high, coverage=result.coverage, on_page=True
+                picture.past,
+                picture.values,
+                picture.ahead,
+                picture.forecast,
+                picture.low,
+                picture.high,
+                coverage=result.coverage,
+                on_page=True,
             ),
-            f"The end of {one.name}, its forecast, and the interval around it.",
-            shorten(one.name, 60),
+            f"The end of {picture.name}, its forecast, and the interval around it.",
+            shorten(picture.name, 60),
         )
-        for one in pictures[:MOST_PICTURES]
+        for picture in pictures[:MOST_PICTURES]
     )
     caption = f"The end of the series, the forecast, and the interval that should hold {percent(result.coverage)}."
     if len(pictures) > MOST_PICTURES:

@@ -82,7 +82,7 @@ def limits(*series: np.ndarray, pad: float = 0.06) -> tuple[float, float]:
     >>> limits(np.array([3.0, 3.0]))
     (2.7, 3.3)
     """
-    values = np.concatenate([np.asarray(one, dtype=float).ravel() for one in series]) if series else np.empty(0)
+    values = np.concatenate([np.asarray(array, dtype=float).ravel() for array in series]) if series else np.empty(0)
     values = values[showable(values)]
     if values.size == 0:
         return (0.0, 1.0)

@@ -1,7 +1,7 @@
 """Columns driven through steps, for Numba kernels: all that a step carries stays in registers.
 
 Some columns at a time run through all the steps of a stretch. The loop is written in LLVM's own instructions: one that
-is vectorised by itself reads every constant of tanh from memory again, and a loop over columns inside one over steps
+is vectorized by itself reads every constant of tanh from memory again, and a loop over columns inside one over steps
 reads and writes at every step what is carried.
 
 Every walk is called with ``(alpha, size, columns, count, rows, strides, shared, carried)``: α, the bytes of a number,
@@ -37,7 +37,7 @@ class _Walk(NamedTuple):
     ``reads`` and ``writes`` count rows, ``shared`` and ``carried`` what their names say. ``backward`` walks begin at
     the last step. The first ``far`` rows are prefetched: ``ahead`` steps before they are read, or else for the next
     columns. With ``unrolled`` steps there is a body of so many, for rows that come from afar alone and others that all
-    steps share: it reads a step's rows before the step before writes, or the machine may take one for what was just
+    steps share: it reads a step's rows before the step before writes, or the processor may take one for what was just
     written, and wait for it.
     """
 
@@ -100,9 +100,9 @@ def _generate(builder, walk, vector, size, vectors, unrolled, alpha, count, rows
             emit_prefetch(builder, places, 2 if walk.ahead else 1)
         return [read(address) for address in at[:moving]], at[walk.reads :]
 
-    def step(given, targets, states):
-        """Step one vector after the other: the machine sees further than where all go a stage at a time."""
-        each = zip(*(zip(*values, strict=True) for values in (fixed, given, states)), strict=True)
+    def step(inputs, targets, states):
+        """Step one vector after the other: the processor sees further ahead than where all go a stage at a time."""
+        each = zip(*(zip(*values, strict=True) for values in (fixed, inputs, states)), strict=True)
         results = [walk.formula(alpha, *parts) for parts in each]
         for values, target in zip(zip(*(written for written, _ in results), strict=True), targets, strict=True):
             write(values, target)
@@ -118,8 +118,8 @@ def _generate(builder, walk, vector, size, vectors, unrolled, alpha, count, rows
         coming = [look(whole(0), walk.far)]
         for after in range(1, unrolled + 1):
             coming += [look(whole(after), walk.far)] if after < unrolled else []
-            given, targets = coming.pop(0)
-            states = step(given + staying, targets, states)
+            inputs, targets = coming.pop(0)
+            states = step(inputs + staying, targets, states)
     else:
         values = [[each.value for each in part] for part in states]
         states = step_loop(builder, vector, count, values, looped)
@@ -177,39 +177,39 @@ def _procedure(walk):
     return procedure(run_unrolled)
 
 
-def _scan(alpha: Lanes, shared: Any, given: Any, states: Any) -> tuple[Any, Any]:
-    (weight,), (drive, g), (y, z) = shared, given, states
+def _scan(alpha: Lanes, shared: Any, inputs: Any, states: Any) -> tuple[Any, Any]:
+    (weight,), (drive, g), (y, z) = shared, inputs, states
     _, y, z = advance(alpha, weight, drive, g, y, z)
     return (y,), (y, z)
 
 
-def _lower(alpha: Lanes, shared: Any, given: Any, states: Any) -> tuple[Any, Any]:
-    (weight, bias, factor), (drive, g), (y, z) = shared, given, states
+def _lower(alpha: Lanes, shared: Any, inputs: Any, states: Any) -> tuple[Any, Any]:
+    (weight, bias, factor), (drive, g), (y, z) = shared, inputs, states
     value, y, z = advance(alpha, weight, drive + bias, g, y, z)
     return (value, y, y * factor), (y, z)
 
 
-def _top(alpha: Lanes, shared: Any, given: Any, states: Any) -> tuple[Any, Any]:
-    (weight, bias), (drive, g), (y, z, largest, holders) = shared, given, states
+def _top(alpha: Lanes, shared: Any, inputs: Any, states: Any) -> tuple[Any, Any]:
+    (weight, bias), (drive, g), (y, z, largest, holders) = shared, inputs, states
     value, y, z = advance(alpha, weight, drive + bias, g, y, z)
     counted = y.where_equal(largest, holders + 1.0, holders)
     return (value, y), (y, z, largest.larger(y), largest.where_below(y, 1.0, counted))
 
 
-def _inverse(alpha: Lanes, shared: Any, given: Any, states: Any) -> tuple[Any, Any]:
-    (weight, bias), (drive, g), (y, z, y_peak, z_peak) = shared, given, states
+def _inverse(alpha: Lanes, shared: Any, inputs: Any, states: Any) -> tuple[Any, Any]:
+    (weight, bias), (drive, g), (y, z, y_peak, z_peak) = shared, inputs, states
     value, y_before, z_before = invert(alpha, weight, drive + bias, g, y, z)
     peaks = y_peak.larger(y_before).larger(-y_before), z_peak.larger(z_before).larger(-z_before)
     return (value, y, z), (y_before, z_before, *peaks)
 
 
-def _scan_adjoint(alpha: Lanes, shared: Any, given: Any, states: Any) -> tuple[Any, Any]:
-    (weight,), (drive, y, arriving, g, span) = shared, given
+def _scan_adjoint(alpha: Lanes, shared: Any, inputs: Any, states: Any) -> tuple[Any, Any]:
+    (weight,), (drive, y, arriving, g, span) = shared, inputs
     return _with_sums(alpha, weight, y, (weight * y + drive).tanh(), arriving, g, span, states)
 
 
-def _tile_adjoint(alpha: Lanes, shared: Any, given: Any, states: Any) -> tuple[Any, Any]:
-    (weight, factor), (y, value, arriving, g, span) = shared, given
+def _tile_adjoint(alpha: Lanes, shared: Any, inputs: Any, states: Any) -> tuple[Any, Any]:
+    (weight, factor), (y, value, arriving, g, span) = shared, inputs
     return _with_sums(alpha, weight, y, (value, 1.0 - value * value), arriving * factor, g, span, states)
 
 
