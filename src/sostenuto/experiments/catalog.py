@@ -131,7 +131,7 @@ def find(name: str, root: Path = ROOT) -> Experiment:
     known = names(root)
     if name not in known:
         close = difflib.get_close_matches(name, known, n=4, cutoff=0.5)
-        close = close or [one for one in known if one.startswith(name.split("/")[0])][:4]
+        close = close or [experiment for experiment in known if experiment.startswith(name.split("/")[0])][:4]
         meant = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
         hint = f"{meant}sostenuto reproduce --list shows what there is"
         raise InputError(sentence("expected the name of an experiment", f"got {name!r}", hint))

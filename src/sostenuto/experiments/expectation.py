@@ -49,13 +49,13 @@ class Expectation:
         values: dict[str, Any] = {
             key: float(value) if key in ("value", "tolerance") else value for key, value in entry.items()
         }
-        found = cls(name, **values)
-        check_choice(f"better of {name!r}", found.better, ("higher", "lower", ""))
-        if found.value is not None:
-            require(not found.law, f"expected either a value or a law for {name!r}", "got both")
-            comparable = bool(found.better) or found.tolerance is not None
+        results = cls(name, **values)
+        check_choice(f"better of {name!r}", results.better, ("higher", "lower", ""))
+        if results.value is not None:
+            require(not results.law, f"expected either a value or a law for {name!r}", "got both")
+            comparable = bool(results.better) or results.tolerance is not None
             require(comparable, f"expected better or tolerance beside the value of {name!r}", "got neither")
-        return found
+        return results
 
     def judge(self, value: float, spread: float | None = None, count: int = 1) -> str:
         """Compare a measured value: reproduced within the tolerance or two standard errors, whichever is wider.
@@ -112,5 +112,5 @@ def overall(numbers: tuple[ExperimentNumber, ...]) -> str:
     >>> overall((Expectation("a", value=1.0, better="higher").number("better", value=2.0),))
     'better'
     """
-    found = {number.verdict for number in numbers if number.headline}
-    return next((verdict for verdict in ORDER if verdict in found), NOT_MEASURED)
+    results = {number.verdict for number in numbers if number.headline}
+    return next((verdict for verdict in ORDER if verdict in results), NOT_MEASURED)

@@ -26,8 +26,8 @@ def alongside(jobs: int, work: Callable[..., None], arguments: tuple[Any, ...]) 
     )
     spawn = multiprocessing.get_context("spawn")
     others = [spawn.Process(target=work, args=arguments, daemon=True) for _ in range(jobs - 1)]
-    for one in others:
-        one.start()
+    for other in others:
+        other.start()
     grace = 0.0
     try:
         yield
@@ -35,8 +35,8 @@ def alongside(jobs: int, work: Callable[..., None], arguments: tuple[Any, ...]) 
         grace = _GRACE
         raise
     finally:
-        for one in others:
-            one.join(grace)
-            if one.is_alive():
-                one.terminate()
-                one.join()
+        for other in others:
+            other.join(grace)
+            if other.is_alive():
+                other.terminate()
+                other.join()

@@ -41,16 +41,16 @@ def listed(data_dir: PathLike | None = None, *, root: Path = ROOT, runs: Path = 
     """
     lines = []
     for name in names(root):
-        one, last = find(name, root), last_results(name, runs)
+        experiment, last = find(name, root), last_results(name, runs)
         lines.append(
             Listed(
                 name=name,
-                title=one.title,
-                data=one.needs_data,
-                missing=tuple(absent_data(one.needs_data, data_dir)),
-                device=one.needs_device,
-                time=one.time,
-                protocols=tuple(one.protocols),
+                title=experiment.title,
+                data=experiment.needs_data,
+                missing=tuple(absent_data(experiment.needs_data, data_dir)),
+                device=experiment.needs_device,
+                time=experiment.time,
+                protocols=tuple(experiment.protocols),
                 results=tuple(LastResult(each.protocol, each.verdict, each.date) for each in last),
             )
         )

@@ -14,4 +14,4 @@ def absent_data(needed: Iterable[str], data_dir: PathLike | None = None) -> list
     """
     wanted = list(needed)
     local = {name for entry in entries(data_dir) for name in entry.local} if wanted else set()
-    return [name for name in wanted if not any(one == name or one.startswith(f"{name}/") for one in local)]
+    return [name for name in wanted if not any(item == name or item.startswith(f"{name}/") for item in local)]

@@ -89,18 +89,18 @@ def _mark_missing(bench: Workbench, why: str) -> None:
 def _mark_stand_in(bench: Workbench) -> None:
     """Judge nothing where data that the experiment needs were not read: what stood in for them proves no statement."""
     read = [f"{name}/" for name in bench.checksums]
-    unread = [name for name in bench.experiment.needs_data if not any(one.startswith(f"{name}/") for one in read)]
+    unread = [name for name in bench.experiment.needs_data if not any(result.startswith(f"{name}/") for result in read)]
     if unread:
         bench.note(f"Run on stand-in data: {', '.join(unread)} was not read.")
-        judged = {name: one for name, one in bench.numbers.items() if one.verdict != NOT_MEASURED}
-        bench.numbers |= {name: replace(one, verdict=STAND_IN) for name, one in judged.items()}
+        judged = {name: number for name, number in bench.numbers.items() if number.verdict != NOT_MEASURED}
+        bench.numbers |= {name: replace(number, verdict=STAND_IN) for name, number in judged.items()}
 
 
 def _result(bench: Workbench, verdict: str, changes: Mapping[str, Any] | None) -> ExperimentResult:
     experiment: Experiment = bench.experiment
     recipe = experiment.recipe(bench.protocol, bench.settings)
-    found = (bench.numbers[name] for name in experiment.expected)
-    numbers = tuple(replace(number, recipe=number.recipe or recipe) for number in found)
+    results = (bench.numbers[name] for name in experiment.expected)
+    numbers = tuple(replace(number, recipe=number.recipe or recipe) for number in results)
     return ExperimentResult(
         name=experiment.name,
         title=experiment.title,

@@ -61,17 +61,17 @@ def read_result(path: Path) -> ExperimentResult:
 def reruns(result: ExperimentResult, folder: Path) -> list[ExperimentResult]:
     """Read what was kept beside a result: the same experiment and protocol with other seeds."""
     stem = stored_path(result.name, result.protocol, folder).stem
-    found = [read_result(path) for path in folder.glob(f"reruns/{stem}_*.json")]
-    return sorted(found, key=lambda one: one.seed)
+    results = [read_result(path) for path in folder.glob(f"reruns/{stem}_*.json")]
+    return sorted(results, key=lambda result: result.seed)
 
 
 def last_results(name: str, runs: Path = RUNS) -> list[ExperimentResult]:
     """Return the latest result under each protocol, the paper's first."""
     root = checkout()
-    found = []
+    results = []
     for protocol in PROTOCOLS:
         paths = [runs / name / protocol / "result.json"]
         paths += [stored_path(name, protocol, root / "results" / "experiments")] if root is not None else []
         known = [read_result(path) for path in paths if path.is_file()]
-        found += [max(known, key=lambda one: one.date)] if known else []
-    return found
+        results += [max(known, key=lambda result: result.date)] if known else []
+    return results

@@ -24,17 +24,17 @@ LANDS = ("outside", "otherwise", "within", "the same", "one run", "alike")
 
 def stored_results(folder: Path) -> list[ExperimentResult]:
     """Read every stored result: failures first, then by paper and item."""
-    found = [read_result(path) for path in sorted(folder.glob("*.json"))]
+    results = [read_result(path) for path in sorted(folder.glob("*.json"))]
     place = {name: index for index, name in enumerate(names())}
-    return sorted(found, key=lambda one: (ORDER.index(one.verdict), place[one.name], one.protocol))
+    return sorted(results, key=lambda result: (ORDER.index(result.verdict), place[result.name], result.protocol))
 
 
 def verdicts(results: Sequence[ExperimentResult]) -> str:
     """Write the table of all verdicts, and of all items that have none."""
     rows = ["| item | protocol | verdict | decided by |", "|---|---|---|---|"]
-    rows += [f"| {_link(one)} | {one.protocol} | {one.verdict} | {_reason(one)} |" for one in results]
+    rows += [f"| {_link(result)} | {result.protocol} | {result.verdict} | {_reason(result)} |" for result in results]
     counts = ", ".join(f"{verdict} {total}" for verdict, total in _counts(results))
-    missing = [name for name in names() if name not in {one.name for one in results}]
+    missing = [name for name in names() if name not in {result.name for result in results}]
     said = f"{len(results)} stored results of {len(names())} items: {counts}. No stored result: {', '.join(missing)}."
     return "\n".join([said, "", *rows])
 
@@ -42,10 +42,10 @@ def verdicts(results: Sequence[ExperimentResult]) -> str:
 def accuracies(results: Sequence[ExperimentResult]) -> str:
     """Write the table of trained models' accuracies: the plain comparison first, rows with views named so."""
     rows = ["| item | row | paper | here | verdict | recipe |", "|---|---|---|---|---|---|"]
-    for result in sorted(results, key=lambda one: names().index(one.name)):
-        for one in result.numbers if result.name in TRAINED else ():
-            if one.unit == "%" and not re.search("deviation|least|largest", one.name):
-                cells = (one.name, theirs(one), ours(one), judged(one), one.recipe or "–")
+    for result in sorted(results, key=lambda result: names().index(result.name)):
+        for item in result.numbers if result.name in TRAINED else ():
+            if item.unit == "%" and not re.search("deviation|least|largest", item.name):
+                cells = (item.name, theirs(item), ours(item), judged(item), item.recipe or "–")
                 rows.append(f"| {_link(result)} | {' | '.join(map(_plain, cells))} |")
     return "\n".join(rows)
 
@@ -72,7 +72,7 @@ def page(result: ExperimentResult, again: Sequence[ExperimentResult] = ()) -> st
         "| quantity | here | paper | verdict | spread | seeds | recipe |",
         "|---|---|---|---|---|---|---|",
     ]
-    lines += [_row(one, result) for one in result.numbers]
+    lines += [_row(number, result) for number in result.numbers]
     notes = ["", "## Notes", "", *(f"- {_plain(note)}" for note in result.notes)] if result.notes else []
     about = ["", "## What it shows, and what was found", "", find(result.name).about.strip()]
     return "\n".join([*head, *table, *lines, *_rerun_table(result, again), *notes, *about, ""])
@@ -113,17 +113,19 @@ def _link(result: ExperimentResult) -> str:
 def rerun_summary(results: Sequence[ExperimentResult], folder: Path) -> str:
     """Write the table of reruns with other seeds: how many numbers land where the stored ones are."""
     rows = ["| item | seeds | verdict | numbers | laws |", "|---|---|---|---|---|"]
-    for result in sorted(results, key=lambda one: names().index(one.name)):
+    for result in sorted(results, key=lambda result: names().index(result.name)):
         again = reruns(result, folder)
-        found: dict[str, list[str]] = {"number": [], "law": []}
-        for one, other in (
-            (one, other) for run in again for one, other in zip(result.numbers, run.numbers, strict=True)
-        ):
-            found["law" if one.law else "number"].append(lands(one, other))
-        told = [", ".join(f"{each.count(one)} {one}" for one in LANDS if one in each) or "–" for each in found.values()]
+        outcomes: dict[str, list[str]] = {"number": [], "law": []}
+        for run in again:
+            for item, other in zip(result.numbers, run.numbers, strict=True):
+                outcomes["law" if item.law else "number"].append(lands(item, other))
+        told = [
+            ", ".join(f"{each.count(kind)} {kind}" for kind in LANDS if kind in each) or "–"
+            for each in outcomes.values()
+        ]
         if again:
-            seeds = ", ".join(str(one.seed) for one in (result, *again))
-            said = " · ".join(dict.fromkeys(one.verdict for one in (result, *again)))
+            seeds = ", ".join(str(item.seed) for item in (result, *again))
+            said = " · ".join(dict.fromkeys(item.verdict for item in (result, *again)))
             rows.append(f"| {_link(result)} | {seeds} | {said} | {' | '.join(told)} |")
     return "\n".join(["### Again, with other seeds", "", *rows]) if len(rows) > 2 else ""
 
@@ -151,50 +153,50 @@ def _rerun_table(result: ExperimentResult, again: Sequence[ExperimentResult]) ->
     """Lay the numbers of reruns beside the stored ones."""
     if not again:
         return []
-    head = ("quantity", f"seed {result.seed}", *(f"seed {one.seed}" for one in again), "all of them")
+    head = ("quantity", f"seed {result.seed}", *(f"seed {run.seed}" for run in again), "all of them")
     lines = ["", "## Again, with other seeds", "", f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    for one in result.numbers:
-        others = [{each.name: each for each in run.numbers}[one.name] for run in again]
-        told = [f"{ours(each) if each.value is not None else each.verdict}: {lands(one, each)}" for each in others]
-        first = ours(one) if one.value is not None else one.verdict
-        values = [each.value for each in (one, *others) if each.value is not None]
+    for item in result.numbers:
+        others = [{each.name: each for each in run.numbers}[item.name] for run in again]
+        told = [f"{ours(each) if each.value is not None else each.verdict}: {lands(item, each)}" for each in others]
+        first = ours(item) if item.value is not None else item.verdict
+        values = [each.value for each in (item, *others) if each.value is not None]
         whole = f"{number(fmean(values))} ± {number(stdev(values), digits=2)}" if len(values) > 1 else "–"
-        lines.append(f"| {' | '.join(map(_plain, (one.name, first, *told, whole)))} |")
-    facts = "; ".join(f"`{one.command}` at {one.commit}" for one in again)
+        lines.append(f"| {' | '.join(map(_plain, (item.name, first, *told, whole)))} |")
+    facts = "; ".join(f"`{run.command}` at {run.commit}" for run in again)
     return [*lines, "", f"Within: two standard errors of the difference. {facts}."]
 
 
 def _counts(results: Sequence[ExperimentResult]) -> list[tuple[str, int]]:
-    found = [one.verdict for one in results]
-    return [(verdict, found.count(verdict)) for verdict in ORDER if verdict in found]
+    verdicts = [result.verdict for result in results]
+    return [(verdict, verdicts.count(verdict)) for verdict in ORDER if verdict in verdicts]
 
 
 def _reason(result: ExperimentResult) -> str:
     """Say which numbers gave the whole its verdict, the first two of them, and what was seen."""
-    deciding = [one for one in result.numbers if one.verdict == result.verdict and one.headline]
-    told = [_told(one) for one in deciding[:2]]
+    deciding = [number for number in result.numbers if number.verdict == result.verdict and number.headline]
+    told = [_told(number) for number in deciding[:2]]
     more = f" and {len(deciding) - 2} more" if len(deciding) > 2 else ""
     return "; ".join(told) + more if told else "–"
 
 
-def _told(one: ExperimentNumber) -> str:
-    seen = one.evidence if one.value is None else f"{ours(one)}, paper {theirs(one)}"
+def _told(item: ExperimentNumber) -> str:
+    seen = item.evidence if item.value is None else f"{ours(item)}, paper {theirs(item)}"
     seen = seen if len(seen) <= 90 else f"{seen[:90].rsplit(' ', 1)[0]} …"
-    why = f" ({one.why})" if one.why else ""
-    return _plain(f"{one.name}{why}: {seen}")
+    why = f" ({item.why})" if item.why else ""
+    return _plain(f"{item.name}{why}: {seen}")
 
 
-def _row(one: ExperimentNumber, result: ExperimentResult) -> str:
-    spread = "–" if one.spread is None else f"{number(one.spread, digits=2)} over {one.count}"
-    seeds = ", ".join(map(str, one.seeds)) or "–"
-    cells = (one.name, ours(one), theirs(one), judged(one), spread, seeds, _own_recipe(one, result))
+def _row(item: ExperimentNumber, result: ExperimentResult) -> str:
+    spread = "–" if item.spread is None else f"{number(item.spread, digits=2)} over {item.count}"
+    seeds = ", ".join(map(str, item.seeds)) or "–"
+    cells = (item.name, ours(item), theirs(item), judged(item), spread, seeds, _own_recipe(item, result))
     return f"| {' | '.join(map(_plain, cells))} |"
 
 
-def _own_recipe(one: ExperimentNumber, result: ExperimentResult) -> str:
-    if one.verdict == NOT_RUN:
+def _own_recipe(item: ExperimentNumber, result: ExperimentResult) -> str:
+    if item.verdict == NOT_RUN:
         return "–"
-    return "as above" if one.recipe in ("", result.recipe) else one.recipe
+    return "as above" if item.recipe in ("", result.recipe) else item.recipe
 
 
 def _plain(text: str) -> str:

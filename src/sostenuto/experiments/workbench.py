@@ -142,16 +142,16 @@ class Workbench:
 
         Of several processes on one folder (``--jobs``) each takes what no other has begun, so that they share the work.
         """
-        left, found = dict(enumerate(cells)), {}
+        left, results = dict(enumerate(cells)), {}
         for self._waits in (False, True):
             try:
-                for place, one in left.items():
+                for place, cell in left.items():
                     with suppress(ClaimedError):
-                        found[place] = one()
+                        results[place] = cell()
             finally:
                 self._waits = True
-            left = {place: one for place, one in left.items() if place not in found}
-        return [found[place] for place in sorted(found)]
+            left = {place: cell for place, cell in left.items() if place not in results}
+        return [results[place] for place in sorted(results)]
 
     def remembers(
         self, key: str, *, depends: Mapping[str, Any] | None = None, here: bool = False, code: str = ""
@@ -221,13 +221,13 @@ class Workbench:
         expectation = self._expectation(name)
         if isinstance(value, Sequence):
             require(len(value) > 0, f"expected at least one value of {name!r}", "got none")
-            n, values = len(value), [float(one) for one in value]
+            n, values = len(value), [float(part) for part in value]
             value, spread = statistics.fmean(values), statistics.stdev(values) if n > 1 else None
         compared = self.protocol in self.experiment.comparable or expectation.value is None
         verdict = expectation.judge(float(value), spread, n) if compared else NOT_COMPARED
         why = ONE_SEED if verdict == UNDECIDED else ""
-        found = {"value": float(value), "spread": spread, "count": n, "seeds": tuple(self.seeds(n))}
-        self.numbers[name] = expectation.number(verdict, **found, recipe=recipe, why=why)
+        results = {"value": float(value), "spread": spread, "count": n, "seeds": tuple(self.seeds(n))}
+        self.numbers[name] = expectation.number(verdict, **results, recipe=recipe, why=why)
 
     def law(
         self, name: str, holds: bool, evidence: str = "", *, seeds: int = 0, undecided: str = "", not_judged: str = ""
@@ -254,7 +254,7 @@ class Workbench:
 
     def table(self, caption: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         """Add a table to the page; floats are written with four digits."""
-        written = tuple(tuple(f"{one:.4g}" if isinstance(one, float) else str(one) for one in row) for row in rows)
+        written = tuple(tuple(f"{item:.4g}" if isinstance(item, float) else str(item) for item in row) for row in rows)
         self.tables.append(ExperimentTable(caption, tuple(columns), written))
 
     def figure(self, name: str, draw: Draw, *, caption: str = "", width: int = 430, height: int = 280) -> None:

@@ -75,12 +75,12 @@ def candidates(settings: Mapping[str, Any], prefix: str, part: str = "") -> dict
     tried = {key.removeprefix(f"{TRIED}."): own.pop(key) for key in list(own) if key.startswith(f"{TRIED}.")}
     empty = [name for name, values in tried.items() if not values]
     require(not empty, "expected values to choose from", f"got none for {empty}")
-    found = {}
+    results = {}
     for values in itertools.product(*tried.values()):
         choice = dict(zip(tried, values, strict=True))
         key = "/".join([prefix, *(f"{name}={_told(value)}" for name, value in choice.items())])
-        found[key] = make_recipe(own | choice)
-    return found
+        results[key] = make_recipe(own | choice)
+    return results
 
 
 def compete(
@@ -95,7 +95,7 @@ def compete(
     tried = {prefix: candidates(settings, prefix, part) for prefix in contestants}
     lead = f"{part}/" if part else ""
     where = dataset.name if part in dataset.name else f"{dataset.name}, {part}"
-    firsts = [_cells(bench, f"{lead}{key}", one, 1) for recipes in tried.values() for key, one in recipes.items()]
+    firsts = [_cells(bench, f"{lead}{key}", recipe, 1) for recipes in tried.values() for key, recipe in recipes.items()]
     bench.ahead(partial(train_cell, bench, *cell) for cells in firsts for cell in _placed(cells, dataset))
     chosen = {
         prefix: _choice(bench, dataset, tried[prefix], f"{name}, {where}", lead) for prefix, name in contestants.items()
@@ -104,10 +104,10 @@ def compete(
         prefix: _cells(bench, f"{lead}{key}", tried[prefix][key], settings["seeds"]) for prefix, key in chosen.items()
     }
     bench.ahead(partial(train_cell, bench, *cell) for cells in repeated.values() for cell in _placed(cells, dataset))
-    found, rows, curves = {}, [], {}
+    results, rows, curves = {}, [], {}
     for prefix, name in contestants.items():
         trained = replace(_tested(bench, dataset, repeated[prefix], name, chosen[prefix]), tried=len(tried[prefix]))
-        found[prefix] = trained
+        results[prefix] = trained
         for seed, record, score in zip(bench.seeds(settings["seeds"]), trained.records, trained.scores, strict=True):
             told = trained.key.removeprefix(prefix).strip("/") or "–"
             measured = [_percent(trained, value) for value in (record["validation"], score)]
@@ -117,7 +117,7 @@ def compete(
     columns = ("model", "chosen", "seed", "parameters", "epochs", "validation", "test", "seconds", "steps a second")
     bench.table(f"Trainings on {where}", columns, rows)
     bench.figure(f"Validation, {where}", partial(_draw, curves=curves), caption="One line a model, first seed.")
-    return found
+    return results
 
 
 def with_views(names: Mapping[str, str]) -> dict[str, str]:
@@ -135,11 +135,11 @@ def report(bench: Workbench, name: str, trained: Trained) -> None:
     bench.number(name, [scale * score for score in trained.scores], recipe=trained.words)
 
 
-def report_all(bench: Workbench, found: Mapping[str, Trained], names: Mapping[str, str], *, after: str = "") -> None:
+def report_all(bench: Workbench, results: Mapping[str, Trained], names: Mapping[str, str], *, after: str = "") -> None:
     """Report every contestant as ``<its name><after>``; a twin with views that this protocol has not is left out."""
     for prefix, name in names.items():
-        if prefix in found:
-            report(bench, f"{name}{after}", found[prefix])
+        if prefix in results:
+            report(bench, f"{name}{after}", results[prefix])
         else:
             bench.skip(f"{name}{after}", NO_VIEWS)
 
@@ -154,7 +154,7 @@ def judge_lead(
     """
     unfair = [said for first, second in pairs for said in [less_budget(first, second)] if said]
     gaps = [_lead(first, second) - margin for first, second in pairs]
-    doubts = [unsure(gap, [one.error for one in pair]) for gap, pair in zip(gaps, pairs, strict=True)]
+    doubts = [unsure(gap, [key.error for key in pair]) for gap, pair in zip(gaps, pairs, strict=True)]
     lost = any(gap < 0 and not doubt for gap, doubt in zip(gaps, doubts, strict=True))
     undecided = "" if lost else next((doubt for doubt in doubts if doubt), "")
     bench.law(name, not lost, evidence, undecided=undecided, not_judged="; ".join(dict.fromkeys(unfair)))
@@ -162,7 +162,7 @@ def judge_lead(
 
 def less_budget(first: Trained, second: Trained) -> str:
     """Say what the second contestant had less of than the first; nothing where the comparison is fair."""
-    ours, theirs = (one.recipe.run.training.epochs for one in (first, second))
+    ours, theirs = (item.recipe.run.training.epochs for item in (first, second))
     said = [f"{second.name} had {theirs} epochs, {first.name} {ours}"] if theirs < ours else []
     if second.tried < first.tried:
         said.append(f"{second.name} had {second.tried} settings to choose from, {first.name} {first.tried}")
@@ -213,7 +213,9 @@ def _choice(bench: Workbench, dataset: Dataset, recipes: Mapping[str, Recipe], n
         for cell in _placed(_cells(bench, f"{lead}{key}", recipe, 1), dataset)
     }
     sign = 1 if _is_classification(dataset) else -1
-    scores = {key: -math.inf if one["validation"] is None else sign * one["validation"] for key, one in first.items()}
+    scores = {
+        key: -math.inf if number["validation"] is None else sign * number["validation"] for key, number in first.items()
+    }
     chosen = max(scores, key=scores.__getitem__)
     if len(first) > 1:
         tried = ", ".join(f"{key} {sign * score:.4g}" for key, score in scores.items())
@@ -232,11 +234,11 @@ def _placed(cells: Mapping[str, Recipe], dataset: Dataset) -> list[tuple[str, Da
 
 def _tested(bench: Workbench, dataset: Dataset, cells: dict[str, Recipe], name: str, key: str) -> Trained:
     records = [train_cell(bench, *cell) for cell in _placed(cells, dataset)]
-    diverged = [one for one, record in zip(cells, records, strict=True) if record["diverged"]]
+    diverged = [cell for cell, record in zip(cells, records, strict=True) if record["diverged"]]
     if diverged:
         bench.note(f"{name}: the loss of {', '.join(diverged)} lost its way; the best weights until then were taken.")
     tested = [scored_cell(bench, *cell) for cell in _placed(cells, dataset)]
-    scores, losses = ([one[which] for one in tested] for which in ("score", "loss"))
+    scores, losses = ([cell[which] for cell in tested] for which in ("score", "loss"))
     return Trained(name, key, cells, records, scores, losses, _is_classification(dataset))
 
 

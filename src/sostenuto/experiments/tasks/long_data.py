@@ -15,7 +15,7 @@ def cut(dataset: Dataset, longest: int) -> Dataset:
     """
 
     def shortened(part: SequenceSet | None) -> SequenceSet | None:
-        return None if part is None else replace(part, sequences=[one[-longest:] for one in part.sequences])
+        return None if part is None else replace(part, sequences=[sequence[-longest:] for sequence in part.sequences])
 
     train = shortened(dataset.train)
     assert train is not None
@@ -33,8 +33,12 @@ def leveled(dataset: Dataset) -> Dataset:
     def one_level(part: SequenceSet | None) -> SequenceSet | None:
         if part is None:
             return None
-        loudness = [float(np.sqrt(np.mean(np.square(one, dtype=np.float64)))) or 1.0 for one in part.sequences]
-        return replace(part, sequences=[one / level for one, level in zip(part.sequences, loudness, strict=True)])
+        loudness = [
+            float(np.sqrt(np.mean(np.square(sequence, dtype=np.float64)))) or 1.0 for sequence in part.sequences
+        ]
+        return replace(
+            part, sequences=[sequence / level for sequence, level in zip(part.sequences, loudness, strict=True)]
+        )
 
     train = one_level(dataset.train)
     assert train is not None
@@ -51,7 +55,7 @@ def pooled(dataset: Dataset) -> Dataset:
     if dataset.test is None:
         return dataset
     parts = (dataset.train, dataset.test)
-    sequences = [one for part in parts for one in part.sequences]
+    sequences = [sequence for part in parts for sequence in part.sequences]
     targets = np.concatenate([np.asarray(part.targets) for part in parts])
     return replace(dataset, train=replace(dataset.train, sequences=sequences, targets=targets), test=None)
 
@@ -140,7 +144,9 @@ def folded(dataset: Dataset, channels: int) -> Dataset:
     def shaped(part: SequenceSet | None) -> SequenceSet | None:
         if part is None:
             return None
-        return replace(part, sequences=[one.reshape(-1, channels) for one in part.sequences], channel_names=())
+        return replace(
+            part, sequences=[sequence.reshape(-1, channels) for sequence in part.sequences], channel_names=()
+        )
 
     train = shaped(dataset.train)
     assert train is not None

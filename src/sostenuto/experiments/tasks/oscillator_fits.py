@@ -15,7 +15,7 @@ from sostenuto.training.config import DataConfig, TrainingConfig
 
 _MODEL = ("hidden_size", "num_layers", "step_size", "stiffness", "dropout", "skip", "learn_step", "readout_dropout")
 _KNOWN = {*_MODEL, "tf32"} | {
-    one.name for kind in (DataConfig, TrainingConfig, VariationConfig) for one in fields(kind)
+    field.name for kind in (DataConfig, TrainingConfig, VariationConfig) for field in fields(kind)
 }
 NOISY_DIGITS = "digits/noise-padded"
 """The embedded digits, eight rows of eight pixels and then noise: the stand-in of noise-padded CIFAR-10."""
@@ -62,7 +62,9 @@ def images_before_noise(bench: Workbench, name: str) -> Dataset:
     digits = bench.data("digits")
 
     def rows(part: SequenceSet | None) -> SequenceSet | None:
-        return None if part is None else replace(part, sequences=[one.reshape(8, 8) for one in part.sequences])
+        return (
+            None if part is None else replace(part, sequences=[sequence.reshape(8, 8) for sequence in part.sequences])
+        )
 
     train = rows(digits.train)
     assert train is not None
@@ -108,5 +110,5 @@ def shortened(dataset: Dataset, entries: int, how: str, seed: int = 0) -> Datase
             return sequence[-entries:]
         return sequence[np.sort(rng.choice(len(sequence), entries, replace=False))]
 
-    short = replace(dataset.train, sequences=[cut(one) for one in dataset.train.sequences])
+    short = replace(dataset.train, sequences=[cut(sequence) for sequence in dataset.train.sequences])
     return replace(dataset, name=f"{dataset.name}/{how}/{entries}", train=short)

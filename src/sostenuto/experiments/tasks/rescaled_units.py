@@ -36,10 +36,10 @@ def slow_memory(lags: Curve, power: int, terms: int) -> Curve:
     >>> slow_memory(np.array([0.0, 1e9]), 1, 1000).round(3).tolist()
     [1.644, 0.0]
     """
-    found = np.zeros_like(lags)
+    results = np.zeros_like(lags)
     for part in np.array_split(np.arange(1.0, terms + 1), max(terms // 1000, 1)):
-        found += np.exp(-lags[:, None] / part**power) @ part**-2.0
-    return found
+        results += np.exp(-lags[:, None] / part**power) @ part**-2.0
+    return results
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -66,13 +66,13 @@ def worst_errors(
     directions = [slopes[place] / sizes[place] for place in chosen if sizes[place] > 0]
     worst = []
     for beta in betas:
-        found = [_alone(units, lags, still, terms, sign * beta, readout) for sign in (1, -1)]
+        results = [_alone(units, lags, still, terms, sign * beta, readout) for sign in (1, -1)]
         for direction in directions:
             for sign in (1, -1):
                 moved = units.terms(lags, sign * beta * direction)
                 change = _weighed(units, moved - terms).sum(1)
-                found.append(_largest(still + change, np.linalg.norm(moved, axis=1), beta if readout else 0.0))
-        worst.append(max(found))
+                results.append(_largest(still + change, np.linalg.norm(moved, axis=1), beta if readout else 0.0))
+        worst.append(max(results))
     return float(np.abs(still).max()), np.maximum.accumulate(worst).tolist()
 
 

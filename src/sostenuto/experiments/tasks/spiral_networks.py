@@ -115,7 +115,7 @@ def attacked(model: SequenceClassifier, test: Labeled, epsilons: Sequence[float]
     model.requires_grad_(False)
     right = model(values).argmax(1) == labels
     held, truth = values[right], labels[right]
-    found = []
+    results = []
     for epsilon in epsilons:
         moved = held
         if epsilon > 0 and len(held):
@@ -130,8 +130,8 @@ def attacked(model: SequenceClassifier, test: Labeled, epsilons: Sequence[float]
                 step_size=1.5 * epsilon / steps,
                 bounds=None,
             )
-        found.append(int((model(moved).argmax(1) == truth).sum()) / len(labels))
-    return found
+        results.append(int((model(moved).argmax(1) == truth).sum()) / len(labels))
+    return results
 
 
 def spiral_data(settings: Mapping[str, Any], seed: int) -> tuple[Labeled, Labeled]:

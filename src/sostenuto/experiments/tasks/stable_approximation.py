@@ -110,10 +110,10 @@ def error_curve(
     """
     batch = stored.encoding.encode(part.take(np.arange(count)))
     model = stored.model.cpu()
-    found = perturbation_error(
+    errors = perturbation_error(
         model, betas, batch.values, target=batch.targets, draws=draws, ascent_steps=ascent_steps, seed=seed
     )
-    return {"still": found.start, "errors": list(found.error)}
+    return {"still": errors.start, "errors": list(errors.error)}
 
 
 DRAWN = "The level line is the limit that all widths share; the paper draws its curves without numbers."
@@ -196,7 +196,7 @@ def radii_of_widths(
     bench.checksums.setdefault(data.name, data.train.checksum())
     assert data.test is not None
     betas, zero, limit = betas_of(settings), error_of_zero(data.test), 0.0
-    found: dict[str, list[float]] = {"error": [], "still": [], "radius": [], "doubled": []}
+    results: dict[str, list[float]] = {"error": [], "still": [], "radius": [], "doubled": []}
     curves: dict[str, Sequence[float]] = {}
     trainings = {
         width: (
@@ -209,17 +209,17 @@ def radii_of_widths(
     bench.ahead(partial(train_cell, bench, *training) for training in trainings.values())
     for width, training in trainings.items():
         error, curve = fitted_width(bench, settings, *training)
-        found["error"].append(error)
-        found["still"].append(curve["still"])
-        limit = common_limit(found["still"][0], zero)
-        found["radius"].append(stable_up_to(betas, curve["errors"], limit))
-        found["doubled"].append(stable_up_to(betas, curve["errors"], 2 * curve["still"]))
+        results["error"].append(error)
+        results["still"].append(curve["still"])
+        limit = common_limit(results["still"][0], zero)
+        results["radius"].append(stable_up_to(betas, curve["errors"], limit))
+        results["doubled"].append(stable_up_to(betas, curve["errors"], 2 * curve["still"]))
         curves[f"m = {width}"] = curve["errors"]
     bench.figure(f"E(β), {name}", partial(draw_errors, betas=betas, curves=curves, limit=limit), caption=DRAWN)
-    rows = list(zip(settings["widths"], *found.values(), strict=True))
+    rows = list(zip(settings["widths"], *results.values(), strict=True))
     lengths = ("radius: β up to the limit", "β up to twice its own error")
     bench.table(name, ("width", "error of approximation", "largest error", *lengths), rows)
-    return found | {"widest": list(curves[f"m = {settings['widths'][-1]}"])}
+    return results | {"widest": list(curves[f"m = {settings['widths'][-1]}"])}
 
 
 def told(radii: Sequence[float]) -> str:

@@ -87,9 +87,9 @@ def taylor_errors(
     for index in range(len(u)):
         field = rnn_field(u[index], v[index], b[index], activation, total_variation=total_variation)
         products = products_ending_in_time(field, order)
-        state, found = torch.zeros_like(exact[index]), []
+        state, results = torch.zeros_like(exact[index]), []
         for words, product in zip(in_time, products, strict=True):
             state = state + words @ product.reshape(-1, product.shape[-1])
-            found.append((state - exact[index]).norm(dim=1).max())
-        errors.append(torch.stack(found))
+            results.append((state - exact[index]).norm(dim=1).max())
+        errors.append(torch.stack(results))
     return torch.stack(errors)

@@ -76,9 +76,9 @@ def taught(teacher: nn.Module, name: str, seed: int, *, num_train: int, num_step
 
 def remembered(teacher: nn.Module, horizon: int, probe: str = "heaviside") -> dict[str, Any]:
     """Measure a teacher's memory by a step, or another probe, of size 1."""
-    found = memory_function(teacher.double(), horizon, input_size=1, probe=probe, amplitudes=[1.0])
+    memory = memory_function(teacher.double(), horizon, input_size=1, probe=probe, amplitudes=[1.0])
     teacher.float()
-    return {"kind": found.kind, "memory": [max(one, 1e-18) for one in found.memory], "lags": list(found.lags)}
+    return {"kind": memory.kind, "memory": [max(curve, 1e-18) for curve in memory.memory], "lags": list(memory.lags)}
 
 
 def deviation(data: Dataset) -> float:

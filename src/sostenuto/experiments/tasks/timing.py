@@ -22,31 +22,31 @@ def fused(input_size: int, hidden_size: int, device: str) -> dict[str, nn.Module
     matrices that one layer does without.
     """
     two: dict[str, Any] = {"num_layers": 2, "device": device}
-    one: dict[str, Any] = {"device": device}
+    options: dict[str, Any] = {"device": device}
     return {
-        "UnICORNN, 1 layer": layers.UnICORNN(input_size, hidden_size, **one),
+        "UnICORNN, 1 layer": layers.UnICORNN(input_size, hidden_size, **options),
         "UnICORNN, 2 layers": layers.UnICORNN(input_size, hidden_size, **two),
-        "nn.LSTM": nn.LSTM(input_size, hidden_size, **one),
-        "nn.GRU": nn.GRU(input_size, hidden_size, **one),
+        "nn.LSTM": nn.LSTM(input_size, hidden_size, **options),
+        "nn.GRU": nn.GRU(input_size, hidden_size, **options),
         "SRU, 2 layers": layers.SRU(input_size, hidden_size, **two),
         "IndRNN, 2 layers, batch norm": layers.IndRNN(input_size, hidden_size, batch_norm=True, **two),
-        "coRNN": layers.CoRNN(input_size, hidden_size, **one),
-        "ExpRNN": layers.ExpRNN(input_size, hidden_size, **one),
-        "LipschitzRNN": layers.LipschitzRNN(input_size, hidden_size, **one),
+        "coRNN": layers.CoRNN(input_size, hidden_size, **options),
+        "ExpRNN": layers.ExpRNN(input_size, hidden_size, **options),
+        "LipschitzRNN": layers.LipschitzRNN(input_size, hidden_size, **options),
     }
 
 
 def looped(input_size: int, hidden_size: int, device: str) -> dict[str, nn.Module]:
     """Return layers that take one step after another by torch's operators, as most published code does."""
     options: dict[str, Any] = {"backend": "reference", "device": device}
-    found: dict[str, nn.Module] = {
+    results: dict[str, nn.Module] = {
         "coRNN as a loop": layers.CoRNN(input_size, hidden_size, **options),
         "ExpRNN as a loop": layers.ExpRNN(input_size, hidden_size, **options),
     }
     if importlib.util.find_spec("torchrecurrent") is not None:
         module = importlib.import_module("torchrecurrent")
-        found["torchrecurrent UnICORNN"] = module.UnICORNN(input_size, hidden_size).to(device)
-    return found
+        results["torchrecurrent UnICORNN"] = module.UnICORNN(input_size, hidden_size).to(device)
+    return results
 
 
 GROUPS: dict[str, Callable[[int, int, str], dict[str, nn.Module]]] = {"fused": fused, "looped": looped}

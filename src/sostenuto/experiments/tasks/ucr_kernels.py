@@ -72,7 +72,7 @@ def kernel_accuracy(dataset: Dataset, column: str, *, folds: int, every: int, se
     classes = np.unique(np.asarray(dataset.train.targets))
     choices = _choices(column, train, indices, folds, every, seed)
     totals = {rule: np.zeros((len(test), len(classes))) for rule in choices}
-    for point in _distinct([one for _, chosen in choices.values() for one in chosen]):
+    for point in _distinct([choice for _, chosen in choices.values() for choice in chosen]):
         kernel = kernel_of(column, point)
         matrix, values = kernel.gram(train, train), kernel.gram(test, train)
         for rule, (_, chosen) in choices.items():
@@ -107,8 +107,8 @@ def _choices(
     def matrix(point: dict[str, Any]) -> np.ndarray:
         return kernel_of(column, point).gram(train, train)
 
-    found = search_grid(matrix, grid_of(column, every), PAPER_COSTS, indices, deals[0])
-    shortlist = found.shortlist(seed=seed, every_cost=True)
+    results = search_grid(matrix, grid_of(column, every), PAPER_COSTS, indices, deals[0])
+    shortlist = results.shortlist(seed=seed, every_cost=True)
     matrices = [(point, matrix(point)) for point in _distinct(shortlist)]
     candidates = [(next(each for other, each in matrices if other == point), cost) for point, cost in shortlist]
     again = accuracies(candidates, indices, deals)
@@ -117,16 +117,16 @@ def _choices(
     best = alone[int(np.argmax(again[alone]))]
     tied = np.flatnonzero(again == again.max())
     return {
-        "first": (float(found.accuracy.max()), [_first(found)]),
+        "first": (float(results.accuracy.max()), [_first(results)]),
         "best": (float(again[best]), [shortlist[best]]),
         "average": (float(again.max()), [shortlist[place] for place in tied]),
     }
 
 
-def _first(found: GridScores) -> Chosen:
+def _first(results: GridScores) -> Chosen:
     """Give the first point of the grid, and its smallest cost, with the highest accuracy."""
-    place, cost = divmod(int(np.argmax(np.round(found.accuracy, 12))), len(found.costs))
-    return grid_points(found.axes)[place], found.costs[cost]
+    place, cost = divmod(int(np.argmax(np.round(results.accuracy, 12))), len(results.costs))
+    return grid_points(results.axes)[place], results.costs[cost]
 
 
 def _distinct(chosen: Sequence[Chosen]) -> list[dict[str, Any]]:

@@ -54,19 +54,19 @@ def accuracies(settings: Settings, bench: Workbench) -> Rows:
         ]
     )
     rows: Rows = {}
-    found: dict[str, list[dict[str, float]]] = {column: [] for column in KERNELS}
+    results: dict[str, list[dict[str, float]]] = {column: [] for column in KERNELS}
     for name in bench.progress(settings.sets, "sets"):
         row = rows[name.removeprefix("ucr/")] = {}
         for column in KERNELS:
-            found[column].append(_kernel_cell(settings, bench, name, sets[name], column)["test"])
-            row[column] = found[column][-1][settings.rule]
+            results[column].append(_kernel_cell(settings, bench, name, sets[name], column)["test"])
+            row[column] = results[column][-1][settings.rule]
         for column in NETWORKS if name in with_networks else ():
             row[column] = _chosen_network(settings, bench, name, sets[name], column)
     bench.table(
         f"Mean test accuracy in % over {len(rows)} sets, by the rule of choice; the table has {settings.rule!r}",
         ("", *KERNELS, "what it takes"),
         [
-            (rule, *(f"{np.mean([each[rule] for each in found[column]]):.2f}" for column in KERNELS), said)
+            (rule, *(f"{np.mean([each[rule] for each in results[column]]):.2f}" for column in KERNELS), said)
             for rule, said in RULES.items()
         ],
     )
@@ -96,9 +96,9 @@ def wide_accuracies(settings: Settings, bench: Workbench) -> Rows:
             bench, f"{name}/{family.lower()}-wide", measure, needed | {"columns": list(WIDE_COLUMNS[family])}
         )
 
-    found = bench.ahead([partial(cell, name, family) for name, family in asked])
+    results = bench.ahead([partial(cell, name, family) for name, family in asked])
     rows: Rows = {}
-    for (name, _), each in zip(asked, found, strict=True):
+    for (name, _), each in zip(asked, results, strict=True):
         rows.setdefault(name.removeprefix("ucr/"), {}).update(each["test"])
     return rows
 
@@ -128,8 +128,8 @@ def _chosen_network(settings: Settings, bench: Workbench, name: str, dataset: Da
     """Choose size and rate by the folds held out, and average the chosen networks on the test part."""
     best = (-1.0, 0.0)
     for size in _sizes(settings):
-        found = _network_cell(settings, bench, name, dataset, column, size)
-        validated, test = (np.mean(found[part], axis=1) for part in ("validated", "test"))
+        results = _network_cell(settings, bench, name, dataset, column, size)
+        validated, test = (np.mean(results[part], axis=1) for part in ("validated", "test"))
         best = max(best, (float(validated.max()), float(test[validated.argmax()])), key=lambda each: each[0])
     return best[1]
 

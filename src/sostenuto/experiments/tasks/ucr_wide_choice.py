@@ -113,13 +113,13 @@ def wide_choice_accuracy(dataset: Dataset, family: str, *, folds: int, every: in
     """
     train, indices, test, answers = unit_parts(dataset)
     classes = np.unique(np.asarray(dataset.train.targets))
-    found: dict[str, Any] = {"test": {}, "validated": {}, "chosen": {}}
+    results: dict[str, Any] = {"test": {}, "validated": {}, "chosen": {}}
     for column, chosen in choices(train, indices, family, folds=folds, every=every, seed=seed).items():
         total = np.sum([each.scores(train, indices, test) for each in chosen], axis=0)
-        found["test"][column] = 100 * float(np.mean(classes[total.argmax(1)] == answers))
-        found["validated"][column] = 100 * float(chosen[0].right.max()) / (DEALS * len(indices))
-        found["chosen"][column] = [{**each.point, "C": each.cost} for each in chosen]
-    return found
+        results["test"][column] = 100 * float(np.mean(classes[total.argmax(1)] == answers))
+        results["validated"][column] = 100 * float(chosen[0].right.max()) / (DEALS * len(indices))
+        results["chosen"][column] = [{**each.point, "C": each.cost} for each in chosen]
+    return results
 
 
 def choices(
@@ -133,13 +133,13 @@ def choices(
     drawn = [tried[place] for place in np.random.default_rng(seed).permutation(len(tried))]
     first = [_judged(point, kernel_at(family, point, len(train[0])), train, indices, deals[:1]) for point in drawn]
     first.sort(key=lambda each: -each.right.max())
-    found = {}
+    results = {}
     for column, kinds in COLUMNS[family].items():
         shortlist = [each for each in first if not kinds or each.point["kind"] in kinds][:SHORTLIST]
         again = [replace(each, right=each.right + _right(each.matrix, indices, deals[1:])) for each in shortlist]
         most = max(each.right.max() for each in again)
-        found[column] = [each for each in again if each.right.max() == most]
-    return found
+        results[column] = [each for each in again if each.right.max() == most]
+    return results
 
 
 def _judged(

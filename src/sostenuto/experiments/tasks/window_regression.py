@@ -77,7 +77,9 @@ class Windows:
     @classmethod
     def of(cls, part: SequenceSet) -> "Windows":
         """Read a part of one channel and one step ahead."""
-        return cls([np.asarray(one, dtype=np.float64) for one in part.sequences], np.ravel(np.asarray(part.targets)))
+        return cls(
+            [np.asarray(sequence, dtype=np.float64) for sequence in part.sequences], np.ravel(np.asarray(part.targets))
+        )
 
 
 Draw = Callable[[int], tuple[Windows, Windows]]
@@ -145,7 +147,7 @@ def ratios(settings: Settings, draw: Draw, seeds: Sequence[int]) -> list[dict[st
 
     Kernel and ridge term are chosen by ``folds`` folds of the training windows; the test windows are seen once.
     """
-    found = []
+    results = []
     for seed in seeds:
         train, test = draw(seed)
         folds = np.random.default_rng(seed).permutation(len(train.targets)) % settings.folds
@@ -157,8 +159,8 @@ def ratios(settings: Settings, draw: Draw, seeds: Sequence[int]) -> list[dict[st
             weights = ridge_weights(matrices[best : best + 1], train.targets, [settings.ridges[ridge]])[0, 0]
             predicted = kernels[best].gram(test.sequences, train.sequences) @ weights
             row[column] = signal_to_noise(test.targets, predicted)
-        found.append(row)
-    return found
+        results.append(row)
+    return results
 
 
 def sweep(settings: Settings, bench: Workbench, name: str, points: Sequence[float], draw: Callable[..., Any]) -> Ratios:
@@ -175,11 +177,11 @@ def sweep(settings: Settings, bench: Workbench, name: str, points: Sequence[floa
     return {column: np.array([[run[column] for run in runs] for runs in rows]) for column in COLUMNS}
 
 
-def show(bench: Workbench, found: Ratios, points: Sequence[float], label: str, *, log: str = "") -> None:
+def show(bench: Workbench, results: Ratios, points: Sequence[float], label: str, *, log: str = "") -> None:
     """Draw the figure and the table of means and standard errors."""
-    means = {name: values.mean(axis=1).tolist() for name, values in found.items()}
-    errors = {name: standard_error(values).tolist() for name, values in found.items()}
-    count = found["RNTK"].shape[1]
+    means = {name: values.mean(axis=1).tolist() for name, values in results.items()}
+    errors = {name: standard_error(values).tolist() for name, values in results.items()}
+    count = results["RNTK"].shape[1]
     bench.figure(
         "Signal-to-noise ratio",
         lambda axes: lines(axes, list(points), means, spreads=errors, labels=(label, "SNR, dB"), log=log, marks=True),
@@ -188,10 +190,10 @@ def show(bench: Workbench, found: Ratios, points: Sequence[float], label: str, *
         height=320,
     )
     rows = [
-        (f"{point:g}", *(f"{means[name][i]:.2f} ± {errors[name][i]:.2f}" for name in found))
+        (f"{point:g}", *(f"{means[name][i]:.2f} ± {errors[name][i]:.2f}" for name in results))
         for i, point in enumerate(points)
     ]
-    bench.table("Signal-to-noise ratio in dB, mean ± standard error", (label, *found), rows)
+    bench.table("Signal-to-noise ratio in dB, mean ± standard error", (label, *results), rows)
 
 
 def standard_error(values: Float64[np.ndarray, "point run"]) -> Float64[np.ndarray, " point"]:
@@ -200,11 +202,11 @@ def standard_error(values: Float64[np.ndarray, "point run"]) -> Float64[np.ndarr
     return values.std(axis=1, ddof=1) / count**0.5 if count > 1 else np.zeros(len(values))
 
 
-def judge_ahead(bench: Workbench, law: str, found: Ratios, one: str, others: Sequence[str]) -> None:
+def judge_ahead(bench: Workbench, law: str, results: Ratios, leader: str, others: Sequence[str]) -> None:
     """Judge whether ``one`` has the highest mean at every point, run by run against the next."""
-    means = np.array([found[name].mean(axis=1) for name in others])
+    means = np.array([results[name].mean(axis=1) for name in others])
     rivals = [others[int(place)] for place in means.argmax(axis=0)]
-    gaps = [found[one][point] - found[rival][point] for point, rival in enumerate(rivals)]
+    gaps = [results[leader][point] - results[rival][point] for point, rival in enumerate(rivals)]
     judge_gaps(bench, law, gaps, ", ".join(f"{gap.mean():+.2f}" for gap in gaps) + " dB from point to point")
 
 

@@ -172,9 +172,10 @@ def sentiment_cell(
 
 def remembered_words(model: nn.Module, ids: Sequence[int], names: Sequence[str], horizon: int) -> dict[str, Any]:
     """Measure the memory of each word repeated, and the law of its tail."""
-    found = token_memory(model, ids, horizon, names=names)
+    memory = token_memory(model, ids, horizon, names=names)
     return {
-        one.name: {"memory": list(one.memory), "kind": one.tail.kind, "rate": one.tail.rate} for one in found.tokens
+        token.name: {"memory": list(token.memory), "kind": token.tail.kind, "rate": token.tail.rate}
+        for token in memory.tokens
     }
 
 
@@ -223,9 +224,9 @@ def fluctuation(memory: Sequence[float]) -> float:
     return float(np.maximum(np.diff(logs), 0).sum())
 
 
-def draw_words(bench: Workbench, name: str, found: Mapping[str, Any]) -> None:
+def draw_words(bench: Workbench, name: str, results: Mapping[str, Any]) -> None:
     """Draw the memory of every word over the repetitions, those of one training."""
-    series = {word: [max(value, 1e-18) for value in one["memory"]] for word, one in found.items()}
+    series = {word: [max(value, 1e-18) for value in result["memory"]] for word, result in results.items()}
     steps = list(range(2, 2 + len(next(iter(series.values())))))
     labels = ("repetitions", "change of the score")
     bench.figure(f"Memory of repeated words, {name}", partial(lines, x=steps, series=series, labels=labels, log="y"))

@@ -93,8 +93,8 @@ def relative_errors(settings: Settings, width: int, tied: bool, seed: int) -> li
     """Return ‖Θ̂ − Θ‖/‖Θ‖ over Gaussian sequences for every network drawn."""
     signals = np.random.default_rng(seed).normal(size=(settings.signals, settings.steps, 1))
     limit, x = kernel(settings)(signals), torch.from_numpy(signals)
-    found = [tangent_products(network(settings, width, tied, settings.steps), x, x) for _ in range(settings.networks)]
-    return [float(np.linalg.norm(each - limit) / np.linalg.norm(limit)) for each in found]
+    results = [tangent_products(network(settings, width, tied, settings.steps), x, x) for _ in range(settings.networks)]
+    return [float(np.linalg.norm(each - limit) / np.linalg.norm(limit)) for each in results]
 
 
 def kernel(settings: Settings) -> RecurrentNTK:

@@ -19,22 +19,22 @@ from sostenuto.experiments.tasks.window_regression import (
 
 def run(settings: Settings, bench: Workbench) -> None:
     """Vary T_var."""
-    found = sweep(settings, bench, "variation", settings.points, partial(draw, settings))
+    swept = sweep(settings, bench, "variation", settings.points, partial(draw, settings))
     others, default = KERNELS[1:], list(settings.points).index(10)
-    bench.number("RNTK at T_var = 10", found["RNTK"][default].tolist())
-    bench.number("previous step at T_var = 10", found[PREVIOUS][default].tolist())
-    varied = {name: values[np.asarray(settings.points) > 0] for name, values in found.items()}
+    bench.number("RNTK at T_var = 10", swept["RNTK"][default].tolist())
+    bench.number("previous step at T_var = 10", swept[PREVIOUS][default].tolist())
+    varied = {name: values[np.asarray(settings.points) > 0] for name, values in swept.items()}
     judge_ahead(bench, "RNTK is ahead of the other kernels", varied, "RNTK", others)
-    lead = found["RNTK"] - np.mean([found[name] for name in others], axis=0)
+    lead = swept["RNTK"] - np.mean([swept[name] for name in others], axis=0)
     first, last = lead.mean(axis=1)[[0, -1]]
     said = f"{first:+.2f} dB at T_var = {settings.points[0]}, {last:+.2f} dB at {settings.points[-1]}"
     judge_gaps(bench, "the gap grows with the variation of lengths", [lead[-1] - lead[0]], said)
-    judge_ahead(bench, "RNTK is ahead of the previous step", found, "RNTK", [PREVIOUS])
-    judge_ahead(bench, "polynomial is ahead of the previous step", found, "Polynomial", [PREVIOUS])
-    last = {name: float((found[name] - found[PREVIOUS])[-1].mean()) for name in ("NTK", "RBF")}
+    judge_ahead(bench, "RNTK is ahead of the previous step", swept, "RNTK", [PREVIOUS])
+    judge_ahead(bench, "polynomial is ahead of the previous step", swept, "Polynomial", [PREVIOUS])
+    last = {name: float((swept[name] - swept[PREVIOUS])[-1].mean()) for name in ("NTK", "RBF")}
     said = f"NTK {last['NTK']:+.2f} dB, RBF {last['RBF']:+.2f} dB"
     bench.law("NTK and RBF fall behind the previous step", max(last.values()) < 0, said)
-    show(bench, found, settings.points, "T_var")
+    show(bench, swept, settings.points, "T_var")
 
 
 def draw(settings: Settings, point: float, seed: int) -> tuple[Windows, Windows]:

@@ -21,18 +21,18 @@ from sostenuto.experiments.tasks.window_regression import (
 def run(settings: Settings, bench: Workbench) -> None:
     """Vary T_var."""
     closes = stock_prices(settings, bench)
-    found = sweep(settings, bench, "variation", settings.points, partial(draw, settings, closes))
+    swept = sweep(settings, bench, "variation", settings.points, partial(draw, settings, closes))
     others, default = KERNELS[1:], list(settings.points).index(10)
-    bench.number("RNTK at T_var = 10", found["RNTK"][default].tolist())
-    bench.number("previous step at T_var = 10", found[PREVIOUS][default].tolist())
-    varied = {name: values[np.asarray(settings.points) > 0] for name, values in found.items()}
+    bench.number("RNTK at T_var = 10", swept["RNTK"][default].tolist())
+    bench.number("previous step at T_var = 10", swept[PREVIOUS][default].tolist())
+    varied = {name: values[np.asarray(settings.points) > 0] for name, values in swept.items()}
     judge_ahead(bench, "RNTK is ahead of the other kernels", varied, "RNTK", others)
-    lead = found["RNTK"] - np.mean([found[name] for name in others], axis=0)
+    lead = swept["RNTK"] - np.mean([swept[name] for name in others], axis=0)
     first, last = lead.mean(axis=1)[[0, -1]]
     said = f"{first:+.2f} dB at T_var = {settings.points[0]}, {last:+.2f} dB at {settings.points[-1]}"
     judge_gaps(bench, "the gap grows with the variation of lengths", [lead[-1] - lead[0]], said)
-    judge_ahead(bench, "the previous step is ahead of all kernels", found, PREVIOUS, KERNELS)
-    show(bench, found, settings.points, "T_var")
+    judge_ahead(bench, "the previous step is ahead of all kernels", swept, PREVIOUS, KERNELS)
+    show(bench, swept, settings.points, "T_var")
 
 
 def draw(settings: Settings, closes: np.ndarray, point: float, seed: int) -> tuple[Windows, Windows]:

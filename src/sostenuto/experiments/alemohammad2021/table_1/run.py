@@ -64,7 +64,7 @@ def summary(bench: Workbench, rows: Rows, paper: Rows, names: list[str], columns
     ours = measures(matrix(rows, known or names, columns))
     theirs = measures(matrix(paper, known, columns)) if known else np.full_like(ours, np.nan)
     written = [
-        (measure, *(f"{one:.2f} / {other:.2f}" for one, other in zip(ours[i], theirs[i], strict=True)))
+        (measure, *(f"{value:.2f} / {other:.2f}" for value, other in zip(ours[i], theirs[i], strict=True)))
         for i, measure in enumerate(MEASURES)
     ]
     bench.table(f"{len(columns)} columns over {len(known or names)} sets, ours / the paper's", ("", *columns), written)
@@ -99,12 +99,12 @@ def _with_wide(bench: Workbench, rows: Rows, wide: Rows, paper: Rows, every: int
     compare_wide(bench, wide, paper)
     together = {name: {**row, **wide[name]} for name, row in rows.items() if name in wide}
     tables = [(column, *KERNELS[1:]) for column in WIDE_RECURRENT]
-    found = [_measured(bench, together, columns) for columns in tables]
+    results = [_measured(bench, together, columns) for columns in tables]
     _measured(bench, together, (*WIDE_RECURRENT, *KERNELS))
-    for column, values in zip(WIDE_RECURRENT, found, strict=True):
+    for column, values in zip(WIDE_RECURRENT, results, strict=True):
         bench.number(f"{column}: mean accuracy", float(values[0, 0]))
         bench.number(f"{column}: Friedman rank in the RNTK's place", float(values[-1, 0]))
-    _laws(bench, f"{WIDE[0]} in the RNTK's place has the", tables[0], found[0], every)
+    _laws(bench, f"{WIDE[0]} in the RNTK's place has the", tables[0], results[0], every)
     widened = tuple(column for column in WIDE if column not in WIDE_RECURRENT[1:])
     run = {name: row for name, row in wide.items() if all(column in row for column in widened)}
     _laws(bench, f"{WIDE[0]} among four wider choices has the", widened, _measured(bench, run, widened), every)
@@ -113,7 +113,7 @@ def _with_wide(bench: Workbench, rows: Rows, wide: Rows, paper: Rows, every: int
 def _measured(bench: Workbench, rows: Rows, columns: Sequence[str]) -> np.ndarray:
     """Add a table of the five measures over the rows and return them."""
     values = measures(matrix(rows, list(rows), columns))
-    written = [(name, *(f"{one:.2f}" for one in values[i])) for i, name in enumerate(MEASURES)]
+    written = [(name, *(f"{value:.2f}" for value in values[i])) for i, name in enumerate(MEASURES)]
     bench.table(f"{', '.join(columns)} over {len(rows)} sets, ours", ("", *columns), written)
     return values
 

@@ -18,9 +18,9 @@ from sostenuto.experiments.tasks.ucr_table import paper_rows
 
 Part = np.ndarray
 SCALINGS: dict[str, tuple[str, Callable[[Part], Part]]] = {
-    "unit": ("each series scaled to ‖x‖ = 1, as printed", lambda x: np.stack([unit_norm(one) for one in x])),
-    "single": ("the same in float32", lambda x: np.stack([unit_norm(one) for one in x]).astype(np.float32)),
-    "reversed": ("the same, time reversed", lambda x: np.stack([unit_norm(one) for one in x[:, ::-1]])),
+    "unit": ("each series scaled to ‖x‖ = 1, as printed", lambda x: np.stack([unit_norm(sequence) for sequence in x])),
+    "single": ("the same in float32", lambda x: np.stack([unit_norm(sequence) for sequence in x]).astype(np.float32)),
+    "reversed": ("the same, time reversed", lambda x: np.stack([unit_norm(sequence) for sequence in x[:, ::-1]])),
     "largest": ("all series divided by the largest ‖x‖", lambda x: x / np.linalg.norm(x, axis=1).max()),
     "standard": ("each series of mean 0 and variance 1", lambda x: (x - x.mean(1, keepdims=True)) / _spread(x)),
 }
@@ -43,21 +43,23 @@ def run(settings: Settings, bench: Workbench) -> None:
     """Measure every point of the grid under every reading, then choose by each rule."""
     sets = {name: bench.data(name) for name in settings.sets}
     depends = {key: settings[key] for key in ("every", "most_train", "most_test")}
-    found = {}
+    results = {}
     for name, scaling in product(sets, SCALINGS):
         measure = partial(points, sets[name], scaling, settings, bench.seed)
-        found[name, scaling] = bench.cell(f"{name}/{scaling}", measure, depends=depends, tests=True)
+        results[name, scaling] = bench.cell(f"{name}/{scaling}", measure, depends=depends, tests=True)
     paper = {name: paper_rows().get(name.removeprefix("ucr/"), {"RNTK": 0.0})["RNTK"] for name in sets}
     rows, gaps = [], {}
     for scaling, (said, _) in SCALINGS.items():
         for kind, what in KINDS.items():
-            chosen = {name: summed(found[name, scaling][kind], "ten folds") for name in sets}
+            chosen = {name: summed(results[name, scaling][kind], "ten folds") for name in sets}
             rows.append((said, what, *told(chosen, paper)))
             gaps[f"{said}; {what}"] = np.mean([chosen[name]["first"] - paper[name] for name in sets])
     columns = ("mean, first of equals", "mean, equals averaged", "mean, best on the test part")
     columns += ("sets whose best point reaches the paper's", "sets equal to the paper's")
     bench.table("Which kernel, of which series", ("series", "kernel", *columns), rows)
-    chosen_by = {choice: {name: summed(found[name, "unit"]["tangent"], choice) for name in sets} for choice in CHOICES}
+    chosen_by = {
+        choice: {name: summed(results[name, "unit"]["tangent"], choice) for name in sets} for choice in CHOICES
+    }
     bench.table(
         "Chosen how, with the printed kernel",
         ("rule", *columns),
@@ -66,13 +68,13 @@ def run(settings: Settings, bench: Workbench) -> None:
     best = max(gaps, key=lambda each: gaps[each])
     printed = [chosen_by["ten folds"][name] for name in sets]
     bench.number("the paper's mean over these sets", float(np.mean(list(paper.values()))))
-    bench.number("the printed protocol's mean", float(np.mean([one["first"] for one in printed])))
+    bench.number("the printed protocol's mean", float(np.mean([row["first"] for row in printed])))
     bench.number(
-        "the mean of the points that do best on the test part", float(np.mean([one["best"] for one in printed]))
+        "the mean of the points that do best on the test part", float(np.mean([row["best"] for row in printed]))
     )
     bench.number("the reading that comes nearest, its mean less the paper's", float(max(gaps.values())))
     bench.law("some reading of the protocol gives the paper's mean", max(gaps.values()) >= -0.5, best)
-    reached = [one["best"] >= paper[name] - 0.01 for name, one in chosen_by["ten folds"].items()]
+    reached = [choice["best"] >= paper[name] - 0.01 for name, choice in chosen_by["ten folds"].items()]
     bench.law(
         "the printed grid holds every accuracy of the paper", all(reached), f"{sum(reached)} of {len(reached)} sets"
     )
@@ -82,7 +84,7 @@ def run(settings: Settings, bench: Workbench) -> None:
 def points(dataset: Dataset, scaling: str, settings: Settings, seed: int) -> dict[str, Any]:
     """Give, for each kind of kernel, percents right of every point and cost, on folds and on the test part."""
     train, classes, test, answers = parts(dataset, scaling, settings)
-    found: dict[str, Any] = {kind: {"test": [], **{choice: [] for choice in CHOICES}} for kind in KINDS}
+    results: dict[str, Any] = {kind: {"test": [], **{choice: [] for choice in CHOICES}} for kind in KINDS}
     for point in grid_points(grid_of("RNTK", settings.every)):
         for kind, matrix in grams(train, test, **point).items():
             inner, outer = np.ascontiguousarray(matrix[: len(train)]), matrix[len(train) :]
@@ -90,11 +92,11 @@ def points(dataset: Dataset, scaling: str, settings: Settings, seed: int) -> dic
                 if choice == "ten folds" or (scaling, kind) == ("unit", "tangent"):
                     folds = deal(classes, seed)
                     right = held_out(inner, classes, folds)
-                    found[kind][choice].append((100 * right).tolist())
+                    results[kind][choice].append((100 * right).tolist())
             machines = [SupportVectors.fit(inner, classes, cost) for cost in PAPER_COSTS]
-            right = [(one.scores(outer[:, one.support]).argmax(1) == answers).mean() for one in machines]
-            found[kind]["test"].append((100 * np.array(right)).tolist())
-    return found
+            right = [(machine.scores(outer[:, machine.support]).argmax(1) == answers).mean() for machine in machines]
+            results[kind]["test"].append((100 * np.array(right)).tolist())
+    return results
 
 
 def held_out(inner: np.ndarray, classes: np.ndarray, folds: np.ndarray) -> np.ndarray:
@@ -103,8 +105,8 @@ def held_out(inner: np.ndarray, classes: np.ndarray, folds: np.ndarray) -> np.nd
         return right_answers(inner, classes, folds, PAPER_COSTS) / len(classes)
     rows, out = np.flatnonzero(folds == 0), np.flatnonzero(folds < 0)
     machines = [SupportVectors.fit(inner[np.ix_(rows, rows)], classes[rows], cost) for cost in PAPER_COSTS]
-    scores = [one.scores(inner[np.ix_(out, rows[one.support])]) for one in machines]
-    return np.array([(one.argmax(1) == classes[out]).mean() for one in scores])
+    scores = [machine.scores(inner[np.ix_(out, rows[machine.support])]) for machine in machines]
+    return np.array([(score.argmax(1) == classes[out]).mean() for score in scores])
 
 
 def parts(dataset: Dataset, scaling: str, settings: Settings) -> tuple[Part, np.ndarray, Part, np.ndarray]:
@@ -114,7 +116,9 @@ def parts(dataset: Dataset, scaling: str, settings: Settings) -> tuple[Part, np.
     some = [part.take(np.arange(min(most, len(part)))) if most else part for part, most in pairs]
     names = np.unique(np.asarray(some[0].targets))
     classes, answers = (np.searchsorted(names, np.asarray(part.targets)) for part in some)
-    series = np.concatenate([np.stack([np.ravel(one) for one in part.sequences]).astype(float) for part in some])
+    series = np.concatenate(
+        [np.stack([np.ravel(sequence) for sequence in part.sequences]).astype(float) for part in some]
+    )
     scaled = SCALINGS[scaling][1](series)
     return scaled[: len(classes)], classes, scaled[len(classes) :], answers
 
@@ -160,18 +164,18 @@ def grams(train: Part, test: Part, sigma_w: float, sigma_b: float, sigma_h: floa
     }
 
 
-def summed(found: dict[str, Any], choice: str) -> dict[str, float]:
+def summed(results: dict[str, Any], choice: str) -> dict[str, float]:
     """Give the test accuracy of the first of the best points, the mean of all of them, and the best of any point."""
-    validated, test = np.ravel(found[choice]), np.ravel(found["test"])
+    validated, test = np.ravel(results[choice]), np.ravel(results["test"])
     equals = validated >= validated.max() - 1e-9
     return {"first": test[validated.argmax()], "equals": test[equals].mean(), "best": test.max()}
 
 
 def told(chosen: dict[str, dict[str, float]], paper: dict[str, float]) -> tuple[str, ...]:
     """Sum a reading up over the sets."""
-    means = [f"{np.mean([one[each] for one in chosen.values()]):.2f}" for each in ("first", "equals", "best")]
-    reached = sum(one["best"] >= paper[name] - 0.01 for name, one in chosen.items())
-    equal = sum(abs(one["first"] - paper[name]) < 0.02 for name, one in chosen.items())
+    means = [f"{np.mean([choice[each] for choice in chosen.values()]):.2f}" for each in ("first", "equals", "best")]
+    reached = sum(choice["best"] >= paper[name] - 0.01 for name, choice in chosen.items())
+    equal = sum(abs(choice["first"] - paper[name]) < 0.02 for name, choice in chosen.items())
     return (*means, f"{reached} of {len(chosen)}", f"{equal} of {len(chosen)}")
 
 

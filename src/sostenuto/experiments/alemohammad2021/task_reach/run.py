@@ -17,8 +17,8 @@ from sostenuto.kernels import RecurrentNTK
 
 SCALINGS = {
     "unit": ("‖x‖ = 1, as printed", unit_norm),
-    "centered": ("mean 0 and ‖x‖ = 1", lambda one: unit_norm(one - one.mean())),
-    "standard": ("mean 0 and variance 1", lambda one: (one - one.mean()) / max(one.std(), 1e-12)),
+    "centered": ("mean 0 and ‖x‖ = 1", lambda sequence: unit_norm(sequence - sequence.mean())),
+    "standard": ("mean 0 and variance 1", lambda sequence: (sequence - sequence.mean()) / max(sequence.std(), 1e-12)),
 }
 KINDS = {"ntk": "Θ", "nngp": "𝒦"}
 COSTS = (*PAPER_COSTS, 1e3, 1e4)
@@ -34,8 +34,8 @@ def run(settings: Settings, bench: Workbench) -> None:
         best: dict[tuple[str, str], tuple[float, float]] = {}
         for scaling, kind in product(SCALINGS, KINDS):
             measure = partial(reach, dataset, scaling, kind, settings)
-            found = bench.cell(f"{name}/{scaling}/{kind}", measure, depends=depends, tests=True)
-            best[scaling, kind] = max(found[: len(PAPER_COSTS)]), max(found)
+            results = bench.cell(f"{name}/{scaling}/{kind}", measure, depends=depends, tests=True)
+            best[scaling, kind] = max(results[: len(PAPER_COSTS)]), max(results)
         told = [f"{printed:.1f} ({more:.1f})" for printed, more in best.values()]
         rows.append((name.removeprefix("ucr/"), f"{paper:.1f}", *told))
         short[name] = paper - max(printed for (_, kind), (printed, _) in best.items() if kind == "ntk")
@@ -47,7 +47,7 @@ def run(settings: Settings, bench: Workbench) -> None:
         rows,
     )
     for name, gaps in (("Θ", short), ("𝒦, costs up to 10⁴", wide)):
-        said = ", ".join(f"{one.removeprefix('ucr/')} {gap:+.1f}" for one, gap in gaps.items())
+        said = ", ".join(f"{cell.removeprefix('ucr/')} {gap:+.1f}" for cell, gap in gaps.items())
         reached = sum(gap <= 0.01 for gap in gaps.values())
         bench.law(f"some point of {name} reaches the paper on every set", reached == len(gaps), f"short by {said}")
         bench.number(f"sets where some point of {name} reaches the paper", float(reached))
@@ -59,7 +59,9 @@ def reach(dataset: Dataset, scaling: str, kind: str, settings: Settings) -> list
     assert dataset.test is not None
     test = dataset.test.take(np.arange(min(settings.num_test or len(dataset.test), len(dataset.test))))
     scale: Any = SCALINGS[scaling][1]
-    series = [[scale(np.asarray(one, dtype=float)) for one in part.sequences] for part in (dataset.train, test)]
+    series = [
+        [scale(np.asarray(sequence, dtype=float)) for sequence in part.sequences] for part in (dataset.train, test)
+    ]
     names, classes = np.unique(np.asarray(dataset.train.targets), return_inverse=True)
     answers = np.searchsorted(names, np.asarray(test.targets))
     best = np.zeros(len(COSTS))

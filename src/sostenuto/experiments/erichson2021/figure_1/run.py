@@ -29,27 +29,33 @@ TOGETHER = 0.05
 
 def run(settings: Settings, bench: Workbench) -> None:
     """Train the four units, find their points of rest, and follow them for long."""
-    found, layers = {}, {}
+    results, layers = {}, {}
     for name, beta, gamma in zip(NAMES, settings.betas, settings.gammas, strict=True):
         weights = bench.cell(f"beta={beta}", partial(train, settings, beta, gamma, bench.seed))
         layers[name] = restored(settings, beta, gamma, weights["weights"])
-        found[name] = bench.cell(f"beta={beta}/ends", partial(measure, settings, layers[name], bench.seed))
+        results[name] = bench.cell(f"beta={beta}/ends", partial(measure, settings, layers[name], bench.seed))
         bench.number(f"{name}: root mean square error", weights["error"])
-    free, *formed, skew = found.values()
+    free, *formed, skew = results.values()
     told = f"eigenvalues of A up to {free['linear']:+.3g}; from {settings.far:g} to {free['farthest']:.3g}"
     bench.law("a free matrix ends unstable", free["linear"] > 0 and free["farthest"] > 2 * settings.far, told)
-    told = ", ".join(f"{one['linear']:+.3g}" for one in formed)
-    bench.law("the form makes A stable", all(one["linear"] < 0 for one in formed), f"real parts up to {told}")
-    told = ", ".join(f"{one['apart']:.3g}" for one in formed)
-    attracts = all(one["apart"] < TOGETHER for one in formed)
+    told = ", ".join(f"{system['linear']:+.3g}" for system in formed)
+    bench.law("the form makes A stable", all(system["linear"] < 0 for system in formed), f"real parts up to {told}")
+    told = ", ".join(f"{system['apart']:.3g}" for system in formed)
+    attracts = all(system["apart"] < TOGETHER for system in formed)
     bench.law("where A is stable, an equilibrium attracts", attracts, f"ends lie up to {told} apart")
     told = f"real parts at rest {', '.join(f'{value:+.2g}' for value in skew['rest'])}; nearest end {skew['kept']:.2g}"
     swinging = all(value >= -STILL for value in skew["rest"]) and skew["kept"] > 0.5
     bench.law("a skew matrix has no attractor", swinging, f"{told} of its start")
     columns = ("unit", "largest Re λ(A)", "‖W‖₂", "points of rest: largest Re λ of the Jacobian", "contraction proved")
     rows = [
-        (name, one["linear"], one["norm"], ", ".join(f"{value:+.3g}" for value in one["rest"]) or "none", one["proved"])
-        for name, one in found.items()
+        (
+            name,
+            result["linear"],
+            result["norm"],
+            ", ".join(f"{value:+.3g}" for value in result["rest"]) or "none",
+            result["proved"],
+        )
+        for name, result in results.items()
     ]
     bench.table("What the trained units do", columns, rows)
     for name, layer in layers.items():
@@ -86,11 +92,11 @@ def measure(settings: Settings, layer: LipschitzRNN, seed: int) -> dict[str, Any
         flow, circle(settings.far, settings.starts), duration=settings.long_duration, step=settings.step
     )
     sizes = far.norm(dim=-1)
-    points = torch.tensor([one.state for one in rests], dtype=torch.float64).reshape(-1, 2)
+    points = torch.tensor([rest.state for rest in rests], dtype=torch.float64).reshape(-1, 2)
     return {
         "linear": float(torch.linalg.eigvals(linear).real.max()),
         "norm": float(torch.linalg.matrix_norm(weight, 2)),
-        "rest": [math.log(one.radius) / settings.step for one in rests],
+        "rest": [math.log(rest.radius) / settings.step for rest in rests],
         "apart": min(1e300, float(torch.cdist(ends, ends).max())),
         "kept": _kept(starts, ends, points),
         "farthest": min(1e300, float(sizes.nan_to_num(nan=1e300).max())),

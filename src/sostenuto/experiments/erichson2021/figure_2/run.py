@@ -12,20 +12,20 @@ SWEEPS = {"linear": "α, weight of the linear part", "skew": "β, share of the s
 
 def run(settings: Settings, bench: Workbench) -> None:
     """Train at every α and every β, on both tasks."""
-    found: dict[str, dict[str, list[Swept]]] = {}
+    results: dict[str, dict[str, list[Swept]]] = {}
     for task in TASKS:
         data = bench.data(settings[task])
-        found[task] = {prefix: sweep(bench, settings, data, prefix, part=task) for prefix in SWEEPS}
+        results[task] = {prefix: sweep(bench, settings, data, prefix, part=task) for prefix in SWEEPS}
     scores = {
-        task: {prefix: {one.value: one.test for one in points} for prefix, points in sweeps.items()}
-        for task, sweeps in found.items()
+        task: {prefix: {point.value: point.test for point in points} for prefix, points in sweeps.items()}
+        for task, sweeps in results.items()
     }
     alphas = {task: scores[task]["linear"] for task in TASKS}
     told = "; ".join(f"{task}: " + ", ".join(f"α {a:g}: {s:.2f} %" for a, s in alphas[task].items()) for task in TASKS)
-    bench.law("the linear part helps", all(one[1.0] > one[0.0] for one in alphas.values()), told, seeds=1)
-    bench.law("too much of it harms", all(one[2.0] < one[1.0] for one in alphas.values()), told, seeds=1)
+    bench.law("the linear part helps", all(point[1.0] > point[0.0] for point in alphas.values()), told, seeds=1)
+    bench.law("too much of it harms", all(point[2.0] < point[1.0] for point in alphas.values()), told, seeds=1)
     betas = {task: scores[task]["skew"] for task in TASKS}
-    best = {task: max(one, key=one.__getitem__) for task, one in betas.items()}
+    best = {task: max(point, key=point.__getitem__) for task, point in betas.items()}
     told = "; ".join(f"{task}: " + ", ".join(f"β {b:g}: {s:.2f} %" for b, s in betas[task].items()) for task in TASKS)
     bench.law("both parts are wanted", all(0.5 < beta < 1.0 for beta in best.values()), told, seeds=1)
     more = best["permuted"] > best["ordered"]
@@ -40,9 +40,9 @@ def run(settings: Settings, bench: Workbench) -> None:
         draw = partial(lines, x=values, series=series, labels=(label, "test accuracy, %"), marks=True)
         bench.figure(label, draw, caption="One training a point.")
     rows = [
-        (task, prefix, one.value, one.validation, one.test, "yes" if one.diverged else "no")
-        for task, sweeps in found.items()
+        (task, prefix, point.value, point.validation, point.test, "yes" if point.diverged else "no")
+        for task, sweeps in results.items()
         for prefix, points in sweeps.items()
-        for one in points
+        for point in points
     ]
     bench.table("Trainings", ("task", "varied", "value", "validation, %", "test, %", "diverged"), rows)

@@ -32,17 +32,21 @@ def run(settings: Settings, bench: Workbench) -> None:
     """Train four models and ask them about noisy test images."""
     dataset = folded(bench.data(settings.dataset), settings.channels)
     trained = compete(bench, settings, dataset, NAMES)
-    asking = [(f"{prefix}/noise", partial(asked, settings, bench, dataset, one)) for prefix, one in trained.items()]
-    found = dict(zip(trained, bench.ahead(partial(bench.cell, *one, tests=True) for one in asking), strict=True))
+    asking = [(f"{prefix}/noise", partial(asked, settings, bench, dataset, fit)) for prefix, fit in trained.items()]
+    results = dict(zip(trained, bench.ahead(partial(bench.cell, *task, tests=True) for task in asking), strict=True))
     for what, (_, levels) in KINDS.items():
-        kept = {prefix: _mean(settings[levels], one[what]["accuracy"]) for prefix, one in found.items()}
+        kept = {prefix: _mean(settings[levels], result[what]["accuracy"]) for prefix, result in results.items()}
         for prefix, value in kept.items():
             bench.number(f"{NAMES[prefix]}: {what}", value, recipe=trained[prefix].words)
         first = max(kept, key=kept.__getitem__)
         told = ", ".join(f"{NAMES[prefix]} {value:.1f} %" for prefix, value in kept.items())
         bench.law(f"the Lipschitz RNN stands {what} best", first == "lipschitz", told, seeds=1)
-        series = {NAMES[prefix]: [100 * value for value in one[what]["accuracy"]] for prefix, one in found.items()}
-        spreads = {NAMES[prefix]: [100 * value for value in one[what]["deviation"]] for prefix, one in found.items()}
+        series = {
+            NAMES[prefix]: [100 * value for value in result[what]["accuracy"]] for prefix, result in results.items()
+        }
+        spreads = {
+            NAMES[prefix]: [100 * value for value in result[what]["deviation"]] for prefix, result in results.items()
+        }
         labels = (UNITS[what], "test accuracy, %")
         draw = partial(lines, x=settings[levels], series=series, spreads=spreads, labels=labels, marks=True)
         bench.figure(what.capitalize(), draw, caption="Mean and deviation over draws of the noise.")
@@ -56,12 +60,12 @@ def asked(settings: Settings, bench: Workbench, dataset: Dataset, trained: Train
     stored = trained_model(bench, key, dataset, recipe)
     assert dataset.test is not None
     test = stored.encoding.encode(dataset.test.take(np.arange(min(settings.asked, len(dataset.test)))))
-    model, found = stored.model.to(bench.device), {}
+    model, results = stored.model.to(bench.device), {}
     for what, (kind, levels) in KINDS.items():
         options = {"levels": settings[levels], "kind": kind, "repeats": settings.repeats, "batch_size": 1000}
-        one = noise_accuracy(model, test.values, test.targets, seed=bench.seed, **options)
-        found[what] = {"accuracy": list(one.score), "deviation": list(one.deviation)}
-    return found
+        curve = noise_accuracy(model, test.values, test.targets, seed=bench.seed, **options)
+        results[what] = {"accuracy": list(curve.score), "deviation": list(curve.deviation)}
+    return results
 
 
 def _mean(levels: list[float], accuracy: list[float]) -> float:

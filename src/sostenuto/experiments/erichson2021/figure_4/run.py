@@ -21,36 +21,36 @@ def run(settings: Settings, bench: Workbench) -> None:
     """Train three models and move their weights."""
     dataset = folded(bench.data(settings.dataset), settings.channels)
     trained = compete(bench, settings, dataset, NAMES)
-    asking = [(f"{prefix}/surface", partial(moved, settings, bench, dataset, one)) for prefix, one in trained.items()]
-    found = dict(zip(trained, bench.ahead(partial(bench.cell, *one) for one in asking), strict=True))
-    rises = {prefix: np.asarray(one["loss"]) - one["center"] for prefix, one in found.items()}
+    asking = [(f"{prefix}/surface", partial(moved, settings, bench, dataset, fit)) for prefix, fit in trained.items()]
+    results = dict(zip(trained, bench.ahead(partial(bench.cell, *task) for task in asking), strict=True))
+    rises = {prefix: np.asarray(result["loss"]) - result["center"] for prefix, result in results.items()}
     for prefix, name in NAMES.items():
         words = trained[prefix].words
-        bench.number(f"{name}: loss at the weights", found[prefix]["center"], recipe=words)
+        bench.number(f"{name}: loss at the weights", results[prefix]["center"], recipe=words)
         bench.number(f"{name}: mean rise of the loss", float(rises[prefix].mean()), recipe=words)
-    centers = [one["center"] for one in found.values()]
-    told = ", ".join(f"{NAMES[prefix]} {one['center']:.3g}" for prefix, one in found.items())
+    centers = [result["center"] for result in results.values()]
+    told = ", ".join(f"{NAMES[prefix]} {result['center']:.3g}" for prefix, result in results.items())
     bench.law("all three start from about the same loss", max(centers) - min(centers) <= 0.1, told, seeds=1)
     best = {min(rises, key=lambda prefix, of=of: of(rises[prefix])) for of in (np.mean, np.max)}
-    told = "; ".join(f"{NAMES[prefix]} {one.mean():.3g} and {one.max():.3g}" for prefix, one in rises.items())
+    told = "; ".join(f"{NAMES[prefix]} {rise.mean():.3g} and {rise.max():.3g}" for prefix, rise in rises.items())
     bench.law("the landscape of the Lipschitz RNN is the smoothest", best == {"lipschitz"}, told, seeds=1)
     columns = ("model", "first eigenvalue", "second", "loss at the weights", "mean rise", "largest rise")
     rows = [
-        (NAMES[p], *one["eigenvalues"], one["center"], float(rises[p].mean()), float(rises[p].max()))
-        for p, one in found.items()
+        (NAMES[p], *result["eigenvalues"], result["center"], float(rises[p].mean()), float(rises[p].max()))
+        for p, result in results.items()
     ]
     bench.table("Curvature and rise of the loss", columns, rows)
-    steps = found["lipschitz"]["steps"]
+    steps = results["lipschitz"]["steps"]
     middle = len(steps) // 2
     for which, axis in (("first", 0), ("second", 1)):
-        slices = {NAMES[p]: np.take(one["loss"], middle, axis=1 - axis).tolist() for p, one in found.items()}
+        slices = {NAMES[p]: np.take(result["loss"], middle, axis=1 - axis).tolist() for p, result in results.items()}
         draw = partial(lines, x=steps, series=slices, labels=(f"step along the {which} eigenvector", "training loss"))
         bench.figure(f"Along the {which} eigenvector", draw)
-    highest = max(float(np.max(one["loss"])) for one in found.values())
-    lowest = min(float(np.min(one["loss"])) for one in found.values())
+    highest = max(float(np.max(result["loss"])) for result in results.values())
+    lowest = min(float(np.min(result["loss"])) for result in results.values())
     levels = np.geomspace(max(lowest, highest / 100), highest, 12)[1:-1]
-    for prefix, one in found.items():
-        portrait = partial(draw_levels, steps=steps, loss=np.asarray(one["loss"]), levels=levels)
+    for prefix, result in results.items():
+        portrait = partial(draw_levels, steps=steps, loss=np.asarray(result["loss"]), levels=levels)
         caption = (
             f"Lines of equal loss, the same {len(levels)} from {levels[0]:.2g} to {levels[-1]:.2g} for all models."
         )
@@ -63,9 +63,14 @@ def moved(settings: Settings, bench: Workbench, dataset: Dataset, trained: Train
     stored = trained_model(bench, key, dataset, recipe)
     train = stored.encoding.encode(dataset.train.take(np.arange(settings.curved)))
     options = {"radius": settings.radius, "points": settings.points, "seed": bench.seed, "batch_size": 500}
-    one = loss_surface(stored.model.to(bench.device), train.values, train.targets, **options)
-    loss = [list(row) for row in one.loss]
-    return {"steps": list(one.steps), "loss": loss, "center": one.center, "eigenvalues": list(one.eigenvalues)}
+    surface = loss_surface(stored.model.to(bench.device), train.values, train.targets, **options)
+    loss = [list(row) for row in surface.loss]
+    return {
+        "steps": list(surface.steps),
+        "loss": loss,
+        "center": surface.center,
+        "eigenvalues": list(surface.eigenvalues),
+    }
 
 
 def draw_levels(axes: Any, *, steps: list[float], loss: np.ndarray, levels: np.ndarray) -> None:

@@ -24,13 +24,13 @@ def run(settings: Settings, bench: Workbench) -> None:
     rise, end = largest_rise(paths, P), float(paths[:, -1].norm(dim=-1).max())
     seen = f"V changes by {rise:.2g} of itself at most in a step; all end within {end:.2g}"
     bench.law("level sets trap the trajectories", rise <= 0 and end < 1e-3, seen)
-    found = bench.cell("systems", partial(random_systems, settings, bench.seed))
-    worst = max(found["rises"])
-    told = f"{len(found['rises'])} systems; V changes by {worst:.2g} of itself at most in a step"
+    results = bench.cell("systems", partial(random_systems, settings, bench.seed))
+    worst = max(results["rises"])
+    told = f"{len(results['rises'])} systems; V changes by {worst:.2g} of itself at most in a step"
     bench.law("the proof's condition suffices", worst <= 0, told)
-    repelling, certified = np.mean(found["repels"]), np.mean(found["certified"])
-    both = int(np.sum(np.logical_and(found["repels"], found["certified"])))
-    told = f"{sum(found['repels'])} of {len(found['repels'])} repel; {both} of these fulfill the condition"
+    repelling, certified = np.mean(results["repels"]), np.mean(results["certified"])
+    both = int(np.sum(np.logical_and(results["repels"], results["certified"])))
+    told = f"{sum(results['repels'])} of {len(results['repels'])} repel; {both} of these fulfill the condition"
     bench.law("a Hurwitz A alone is not enough", repelling > 0 and both == 0, told)
     bench.number("systems that repel, of those with a Hurwitz A", 100 * float(repelling))
     bench.number("systems the condition certifies, of those", 100 * float(certified))
@@ -65,9 +65,9 @@ def random_systems(settings: Settings, seed: int) -> dict[str, Any]:
         if float(torch.linalg.eigvals(A).real.max()) < -0.05:
             systems.append((A, W))
     A, W = (torch.stack(matrices) for matrices in zip(*systems, strict=True))  # noqa: N806
-    solved = [lyapunov(one) for one in A]
-    P = torch.stack([one.P for one in solved])  # noqa: N806
-    shares = torch.tensor([2 * one.norm for one in solved]) * torch.linalg.matrix_norm(W, 2)
+    solved = [lyapunov(matrix) for matrix in A]
+    P = torch.stack([solution.P for solution in solved])  # noqa: N806
+    shares = torch.tensor([2 * solution.norm for solution in solved]) * torch.linalg.matrix_norm(W, 2)
     away = follow(settings, A, W, settings.near, settings.long_duration)
     scaled = W * (settings.weight_share / shares)[:, None, None]
     paths = follow(settings, A, scaled, settings.radius, settings.duration)

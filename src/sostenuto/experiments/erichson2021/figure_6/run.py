@@ -22,18 +22,18 @@ STRIDE = 10_000
 
 def run(settings: Settings, bench: Workbench) -> None:
     """Follow the extreme real parts over β, and hold them against both forms of the bound."""
-    found = {
+    results = {
         (size, shift): bench.cell(f"N={size}/shift={shift}", partial(measure, settings, size, shift, bench.seed))
         for size, shift in itertools.product(settings.sizes, settings.shifts)
     }
-    outside = [_outside(one) for one in found.values()]
+    outside = [_outside(result) for result in results.values()]
     bench.law("the corrected bound holds", max(outside) <= ROUNDING, f"outside by {max(outside):.2g} at most")
-    still = {size: found[size, 0.0] for size in settings.sizes}
-    ends = [abs(value) for one in still.values() for row in one["real"] for value in row[-1]]
+    still = {size: results[size, 0.0] for size in settings.sizes}
+    ends = [abs(value) for outcome in still.values() for row in outcome["real"] for value in row[-1]]
     bench.number("largest real part, β = 1", max(ends))
     bench.number("largest real part, β = ½, N = 128", [row[0][1] for row in still[128]["real"]])
-    shrinks = {size: _shrinks(settings.betas, one) for size, one in still.items()}
-    means = {size: np.mean(one["real"], axis=0)[:, 1] for size, one in still.items()}
+    shrinks = {size: _shrinks(settings.betas, outcome) for size, outcome in still.items()}
+    means = {size: np.mean(outcome["real"], axis=0)[:, 1] for size, outcome in still.items()}
     told = "; ".join(f"N = {size}, largest: {', '.join(f'{v:.2g}' for v in row)}" for size, row in means.items())
     bench.law("real parts go to zero with β", all(shrinks.values()) and max(ends) <= ROUNDING, told)
     share = bench.cell("printed", partial(printed_share, settings, bench.seed))
@@ -41,9 +41,9 @@ def run(settings: Settings, bench: Workbench) -> None:
     size, shift, draws = settings.small_size, settings.small_shift, settings.small_draws
     evidence = f"{100 * share:.1f} % of {draws} matrices of {size} × {size}, γ = {shift:g}"
     bench.law("the bound as printed fails with γ", share > 0, evidence)
-    for size, one in still.items():
+    for size, outcome in still.items():
         caption = "Largest and least real part, one line a matrix, without γ; dashed, the bound of each."
-        bench.figure(f"N = {size}", partial(draw, betas=settings.betas, one=one), caption=caption)
+        bench.figure(f"N = {size}", partial(draw, betas=settings.betas, measured=outcome), caption=caption)
 
 
 def measure(settings: Settings, size: int, shift: float, seed: int) -> dict[str, Any]:
@@ -80,10 +80,10 @@ def extremes(weight: Tensor) -> tuple[float, float]:
     return float(values.min()), float(values.max())
 
 
-def draw(axes: Any, *, betas: list[float], one: dict[str, Any]) -> None:
+def draw(axes: Any, *, betas: list[float], measured: dict[str, Any]) -> None:
     """Draw both extremes and their bounds over β."""
     for which, color in ((1, SERIES[1]), (0, SERIES[0])):
-        for number, (real, bound) in enumerate(zip(one["real"], one["bound"], strict=True)):
+        for number, (real, bound) in enumerate(zip(measured["real"], measured["bound"], strict=True)):
             name = ("least", "largest")[which] if number == 0 else None
             axes.plot(betas, [pair[which] for pair in real], color=color, linestyle="solid", linewidth=1, label=name)
             name = "bound" if number == 0 and which == 0 else None
@@ -94,11 +94,11 @@ def draw(axes: Any, *, betas: list[float], one: dict[str, Any]) -> None:
     axes.legend()
 
 
-def _outside(one: dict[str, Any]) -> float:
-    real, bound = np.asarray(one["real"]), np.asarray(one["bound"])
+def _outside(measured: dict[str, Any]) -> float:
+    real, bound = np.asarray(measured["real"]), np.asarray(measured["bound"])
     return float(max((bound[..., 0] - real[..., 0]).max(), (real[..., 1] - bound[..., 1]).max()))
 
 
-def _shrinks(betas: list[float], one: dict[str, Any]) -> bool:
-    means = np.mean(one["real"], axis=0)[[beta >= SETTLED for beta in betas]]
+def _shrinks(betas: list[float], measured: dict[str, Any]) -> bool:
+    means = np.mean(measured["real"], axis=0)[[beta >= SETTLED for beta in betas]]
     return bool((np.diff(means[:, 0]) > 0).all() and (np.diff(means[:, 1]) < 0).all())

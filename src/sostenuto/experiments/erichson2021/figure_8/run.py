@@ -22,22 +22,22 @@ WITHIN = 0.01
 
 def run(settings: Settings, bench: Workbench) -> None:
     """Train on every task and draw how validation accuracy rises; the test part is evaluated once, at the end."""
-    found: dict[str, Trained] = {}
+    trained: dict[str, Trained] = {}
     for task, name in TASKS.items():
         data = bench.data(settings[task])
-        found[task] = compete(bench, settings, data, {"lipschitz": f"Lipschitz RNN, {name}"}, part=task)["lipschitz"]
-        report(bench, f"{name}: test accuracy", found[task])
-    scores = [100 * one.mean for one in found.values()]
+        trained[task] = compete(bench, settings, data, {"lipschitz": f"Lipschitz RNN, {name}"}, part=task)["lipschitz"]
+        report(bench, f"{name}: test accuracy", trained[task])
+    scores = [100 * fit.mean for fit in trained.values()]
     told = ", ".join(f"{name} {score:.2f} %" for name, score in zip(TASKS.values(), scores, strict=True))
     bench.law("the tasks in order of difficulty", falls(scores), told, seeds=settings.seeds)
-    needed = {task: [_arrival(record) for record in found[task].records] for task in ("ordered", "permuted")}
+    needed = {task: [_arrival(record) for record in trained[task].records] for task in ("ordered", "permuted")}
     for task, epochs in needed.items():
         bench.number(f"epochs to within a point of the best, {task}", epochs)
     longer = fmean(needed["permuted"]) > fmean(needed["ordered"])
     told = ", ".join(f"{task} {fmean(epochs):g} epochs" for task, epochs in needed.items())
     bench.law("the permuted task takes longer", longer, told, seeds=settings.seeds)
-    curves = {TASKS[task]: [_curve(record) for record in one.records] for task, one in found.items()}
-    epochs = [row["epoch"] for row in found["ordered"].records[0]["history"]]
+    curves = {TASKS[task]: [_curve(record) for record in fit.records] for task, fit in trained.items()}
+    epochs = [row["epoch"] for row in trained["ordered"].records[0]["history"]]
     series = {name: np.mean(rows, axis=0).tolist() for name, rows in curves.items()}
     spreads = {name: np.std(rows, axis=0).tolist() for name, rows in curves.items()}
     draw = partial(lines, x=epochs, series=series, spreads=spreads, labels=("epoch", "validation accuracy, %"))

@@ -15,22 +15,22 @@ TASKS = ("ordered", "permuted")
 
 def run(settings: Settings, bench: Workbench) -> None:
     """Train on both orders, choose on validation, test once."""
-    found: dict[str, dict[str, Trained]] = {}
+    trained: dict[str, dict[str, Trained]] = {}
     for task in TASKS:
         names = NAMES | VIEWED if settings.views else NAMES
-        found[task] = compete(bench, settings, bench.data(settings[task]), names, part=task)
-        report_all(bench, found[task], NAMES | VIEWED, after=f", {task}")
-    record = found["ordered"]["lipschitz_128"].records[0]
+        trained[task] = compete(bench, settings, bench.data(settings[task]), names, part=task)
+        report_all(bench, trained[task], NAMES | VIEWED, after=f", {task}")
+    record = trained["ordered"]["lipschitz_128"].records[0]
     bench.number("Lipschitz RNN, 128 units: parameters", record["parameters"] / 1000)
     bench.number("seconds of training, 128 units", record["seconds"])
-    means = {task: {prefix: 100 * found[task][prefix].mean for prefix in NAMES} for task in TASKS}
+    means = {task: {prefix: 100 * trained[task][prefix].mean for prefix in NAMES} for task in TASKS}
     told = "; ".join(f"{task}: " + ", ".join(f"{v:.2f} %" for v in means[task].values()) for task in TASKS)
     rivals = [
-        (one["lipschitz_128"], one[prefix]) for one in found.values() for prefix in NAMES if prefix != "lipschitz_128"
+        (fit["lipschitz_128"], fit[prefix]) for fit in trained.values() for prefix in NAMES if prefix != "lipschitz_128"
     ]
     judge_lead(bench, "Lipschitz RNN is ahead on both tasks", rivals, told)
     gains = {task: means[task]["lipschitz_128"] - means[task]["lipschitz_64"] for task in TASKS}
     evidence = ", ".join(f"{task} {gain:+.2f} points" for task, gain in gains.items())
     more = gains["permuted"] - gains["ordered"]
-    errors = [100 * found[task][prefix].error for task in TASKS for prefix in ("lipschitz_128", "lipschitz_64")]
+    errors = [100 * trained[task][prefix].error for task in TASKS for prefix in ("lipschitz_128", "lipschitz_64")]
     bench.law("the permuted task wants the larger unit", more > 0, evidence, undecided=unsure(more, errors))

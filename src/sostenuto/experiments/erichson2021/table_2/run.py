@@ -14,15 +14,15 @@ TASKS = ("ordered", "padded")
 
 def run(settings: Settings, bench: Workbench) -> None:
     """Train on both tasks, choose on validation, test once."""
-    found: dict[str, dict[str, Trained]] = {}
+    trained: dict[str, dict[str, Trained]] = {}
     for task in TASKS:
         names = NAMES | VIEWED if settings.views else NAMES
-        found[task] = compete(bench, settings, bench.data(settings[task]), names, part=task)
-        report_all(bench, found[task], NAMES | VIEWED, after=f", {task}")
-    record = found["ordered"]["lipschitz"].records[0]
+        trained[task] = compete(bench, settings, bench.data(settings[task]), names, part=task)
+        report_all(bench, trained[task], NAMES | VIEWED, after=f", {task}")
+    record = trained["ordered"]["lipschitz"].records[0]
     bench.number("Lipschitz RNN: parameters", record["parameters"] / 1000)
     bench.number("seconds of training, Lipschitz RNN", record["seconds"])
-    means = {task: [f"{100 * found[task][prefix].mean:.2f} %" for prefix in NAMES] for task in TASKS}
+    means = {task: [f"{100 * trained[task][prefix].mean:.2f} %" for prefix in NAMES] for task in TASKS}
     told = "; ".join(f"{task}: {', '.join(said)}" for task, said in means.items())
-    rivals = [(one["lipschitz"], one[prefix]) for one in found.values() for prefix in NAMES if prefix != "lipschitz"]
+    rivals = [(fit["lipschitz"], fit[prefix]) for fit in trained.values() for prefix in NAMES if prefix != "lipschitz"]
     judge_lead(bench, "Lipschitz RNN is ahead on both tasks", rivals, told)

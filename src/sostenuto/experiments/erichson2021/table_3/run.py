@@ -21,23 +21,23 @@ def run(settings: Settings, bench: Workbench) -> None:
     """Train three models, attack them on test images, and find the spectrum of their Hessians on training images."""
     dataset = folded(bench.data(settings.dataset), settings.channels)
     trained = compete(bench, settings, dataset, NAMES)
-    asking = [(f"{prefix}/audit", partial(audit, settings, bench, dataset, one)) for prefix, one in trained.items()]
-    found = dict(zip(trained, bench.ahead(partial(bench.cell, *one, tests=True) for one in asking), strict=True))
+    asking = [(f"{prefix}/audit", partial(audit, settings, bench, dataset, fit)) for prefix, fit in trained.items()]
+    results = dict(zip(trained, bench.ahead(partial(bench.cell, *task, tests=True) for task in asking), strict=True))
     for prefix, name in NAMES.items():
         report(bench, f"{name}: test accuracy", trained[prefix])
         words = trained[prefix].words
         for what in ATTACKS:
-            bench.number(f"{name}: {what}", 100 * found[prefix][what], recipe=words)
+            bench.number(f"{name}: {what}", 100 * results[prefix][what], recipe=words)
         for what in CURVATURES:
-            bench.number(f"{name}: {what}", found[prefix][what], recipe=words)
-        bench.number(f"{name}: condition number", found[prefix]["condition"], recipe=words)
-    best = [max(found, key=lambda prefix, what=what: found[prefix][what]) for what in ATTACKS]
-    flat = [min(found, key=lambda prefix, what=what: found[prefix][what]) for what in CURVATURES]
+            bench.number(f"{name}: {what}", results[prefix][what], recipe=words)
+        bench.number(f"{name}: condition number", results[prefix]["condition"], recipe=words)
+    best = [max(results, key=lambda prefix, what=what: results[prefix][what]) for what in ATTACKS]
+    flat = [min(results, key=lambda prefix, what=what: results[prefix][what]) for what in CURVATURES]
     for name, winners in (("the Lipschitz RNN stands attacks best", best), ("the Lipschitz RNN lies flattest", flat)):
         bench.law(name, set(winners) == {"lipschitz"}, ", ".join(NAMES[winner] for winner in winners), seeds=1)
     columns = ("model", *ATTACKS, *CURVATURES, "its standard error", "condition number, at least")
     shown = (*ATTACKS, *CURVATURES, "standard error", "condition")
-    rows = [(NAMES[prefix], *(one[what] for what in shown)) for prefix, one in found.items()]
+    rows = [(NAMES[prefix], *(result[what] for what in shown)) for prefix, result in results.items()]
     bench.table("Attacked accuracy and curvature", columns, rows)
 
 
@@ -60,8 +60,8 @@ def audit(settings: Settings, bench: Workbench, dataset: Dataset, trained: Train
     )
     return {
         "PGD": pgd.score[0],
-        **{f"DeepFool, {norm}": one.score[0] for norm, one in fooled.items()},
-        **{f"median, {norm}": one.median_size for norm, one in fooled.items()},
+        **{f"DeepFool, {norm}": curve.score[0] for norm, curve in fooled.items()},
+        **{f"median, {norm}": curve.median_size for norm, curve in fooled.items()},
         "largest eigenvalue": spectrum.top[0],
         "trace": spectrum.trace,
         "standard error": spectrum.trace_error,

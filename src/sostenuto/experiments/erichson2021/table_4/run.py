@@ -10,9 +10,9 @@ def run(settings: Settings, bench: Workbench) -> None:
     """Train with every seed, test each once."""
     spans = {}
     for task in ("ordered", "permuted"):
-        found = compete(bench, settings, bench.data(settings[task]), NAMES, part=task)
-        scores = [100 * score for score in found["lipschitz"].scores]
-        report(bench, f"{task}: mean", found["lipschitz"])
+        trained = compete(bench, settings, bench.data(settings[task]), NAMES, part=task)
+        scores = [100 * score for score in trained["lipschitz"].scores]
+        report(bench, f"{task}: mean", trained["lipschitz"])
         bench.number(f"{task}: least", min(scores))
         bench.number(f"{task}: largest", max(scores))
         spans[task] = max(scores) - min(scores)

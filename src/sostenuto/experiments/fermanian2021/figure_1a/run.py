@@ -15,19 +15,19 @@ def run(settings: Settings, bench: Workbench) -> None:
     """Expand, solve, compare."""
     orders = list(range(1, settings.orders + 1))
     errors = {name: np.array(bench.cell(name, partial(measure, settings, name, bench.seed))) for name in ACTIVATIONS}
-    for name, found in errors.items():
-        median = np.median(found, axis=0)
+    for name, result in errors.items():
+        median = np.median(result, axis=0)
         slope, straight = line_through(np.log10(median))
         seen = ", ".join(f"{value:.2g}" for value in median)
         falls = bool((np.diff(median) < 0).all()) and straight >= 0.95
         bench.law(f"{name}: the error falls exponentially", falls, f"median by N: {seen}; R² {straight:.4f}")
         bench.number(f"{name}: factor from order to order", 10**slope)
-    falling = [float((found[:, -1] < found[:, 0]).mean()) for found in errors.values()]
+    falling = [float((result[:, -1] < result[:, 0]).mean()) for result in errors.values()]
     seen = " and ".join(f"{100 * share:.1f} %" for share in falling)
     bench.law("every network converges", min(falling) == 1, f"{seen} of {settings.models}")
     rows = [
-        (name, order, *(float(q) for q in np.quantile(found[:, order - 1], [0.05, 0.5, 0.95, 1])))
-        for name, found in errors.items()
+        (name, order, *(float(q) for q in np.quantile(result[:, order - 1], [0.05, 0.5, 0.95, 1])))
+        for name, result in errors.items()
         for order in orders
     ]
     columns = ("activation", "N", "5 %", "median", "95 %", "largest")
@@ -52,9 +52,9 @@ def line_through(values: np.ndarray) -> tuple[float, float]:
 
 def draw(axes: Any, *, orders: list[int], errors: dict[str, np.ndarray]) -> None:
     """Draw medians, with the middle nine tenths as a band."""
-    lines(axes, orders, {name: np.median(found, axis=0).tolist() for name, found in errors.items()}, marks=True)
-    for found, line in zip(errors.values(), list(axes.lines), strict=True):
-        low, high = np.quantile(found, [0.05, 0.95], axis=0)
+    lines(axes, orders, {name: np.median(result, axis=0).tolist() for name, result in errors.items()}, marks=True)
+    for result, line in zip(errors.values(), list(axes.lines), strict=True):
+        low, high = np.quantile(result, [0.05, 0.95], axis=0)
         axes.fill_between(orders, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
     axes.set_yscale("log")
     axes.set_xlabel("order N")

@@ -27,8 +27,8 @@ def run(settings: Settings, bench: Workbench) -> None:
     middles = np.sqrt(edges[1:] * edges[:-1])
     medians, early = {}, []
     for name in ACTIVATIONS:
-        found = bench.cell(name, partial(measure, settings, name, bench.seed))
-        norms, errors = np.array(found["norms"]), np.array(found["errors"])
+        results = bench.cell(name, partial(measure, settings, name, bench.seed))
+        norms, errors = np.array(results["norms"]), np.array(results["errors"])
         ranks = [rank_correlation(norms, errors[:, order]) for order in range(settings.orders)]
         seen = ", ".join(f"{rank:.3f}" for rank in ranks)
         bench.law(f"{name}: the error grows with the weights", min(ranks) >= 0.7, f"by N: {seen}")

@@ -18,12 +18,12 @@ def run(settings: Settings, bench: Workbench) -> None:
     depends = {name: settings[name] for name in (*NEEDED, "epsilons", "attack_steps")}
     compared = arms(settings.weights, settings.released_weights)
     # Runs outside, arms inside: a run that was stopped has whole comparisons behind it.
-    found: dict[str, list[dict[str, Any]]] = {arm.name: [] for arm in compared}
+    results: dict[str, list[dict[str, Any]]] = {arm.name: [] for arm in compared}
     for index, seed in enumerate(bench.progress(bench.seeds(settings.runs), "runs")):
         for arm in compared:
             train = partial(measure, settings, arm, seed)
-            found[arm.name].append(bench.cell(f"{arm.key}/run={index}", train, depends=depends))
-    accuracy = {name: 100 * np.array([one["accuracy"] for one in runs]) for name, runs in found.items()}
+            results[arm.name].append(bench.cell(f"{arm.key}/run={index}", train, depends=depends))
+    accuracy = {name: 100 * np.array([run["accuracy"] for run in runs]) for name, runs in results.items()}
     plain, printed = accuracy[Penalty(0.0).name], accuracy[Penalty(PRINTED).name]
     released = accuracy[Penalty(PRINTED, released=True).name]
 
@@ -41,8 +41,8 @@ def run(settings: Settings, bench: Workbench) -> None:
     bench.number("strongest attack, with weight 0.1 as released", released[:, -1].tolist())
     bench.number("strongest attack, with the chosen smaller weight", accuracy[chosen][:, -1].tolist())
     rows = [
-        (name, _spread([100 * one["train"] for one in runs]), *(_spread(column) for column in accuracy[name].T))
-        for name, runs in found.items()
+        (name, _spread([100 * run["train"] for run in runs]), *(_spread(column) for column in accuracy[name].T))
+        for name, runs in results.items()
     ]
     columns = ("penalty", "training", *(f"ε = {epsilon:g}" for epsilon in settings.epsilons))
     bench.table("Accuracy in %, mean ± standard deviation over the runs", columns, rows)

@@ -17,16 +17,16 @@ def run(settings: Settings, bench: Workbench) -> None:
     """Train every run of every arm and compare the norms."""
     depends = {name: settings[name] for name in NEEDED}
     compared = arms(settings.weights, settings.released_weights)
-    found: dict[str, list[dict[str, Any]]] = {arm.name: [] for arm in compared}
+    results: dict[str, list[dict[str, Any]]] = {arm.name: [] for arm in compared}
     for index, seed in enumerate(bench.progress(bench.seeds(settings.runs), "runs")):
         for arm in compared:
             train = partial(measure, settings, arm, seed)
-            found[arm.name].append(bench.cell(f"{arm.key}/run={index}", train, depends=depends))
+            results[arm.name].append(bench.cell(f"{arm.key}/run={index}", train, depends=depends))
     curves = {
-        kind: {name: np.array([one[kind] for one in runs]) for name, runs in found.items()}
+        kind: {name: np.array([run[kind] for run in runs]) for name, runs in results.items()}
         for kind in ("frobenius", "norm", "loss")
     }
-    learned = {name: float(np.mean([one["train"] for one in runs])) for name, runs in found.items()}
+    learned = {name: float(np.mean([run["train"] for run in runs])) for name, runs in results.items()}
 
     printed = Penalty(PRINTED).name
     similar, different, said = compare(curves, printed)
@@ -46,11 +46,11 @@ def run(settings: Settings, bench: Workbench) -> None:
             f"{100 * learned[name]:.1f}",
             *(f"{np.mean(curves[kind][name][:, -1]):.3g} ± {np.std(curves[kind][name][:, -1]):.2g}" for kind in curves),
         )
-        for name in found
+        for name in results
     ]
     columns = ("penalty", "training accuracy, %", "‖W‖_F", "‖ξ‖", "cross-entropy")
     bench.table("After training, mean ± standard deviation over the runs", columns, rows)
-    epochs = next(iter(found.values()))[0]["epoch"]
+    epochs = next(iter(results.values()))[0]["epoch"]
     for title, kind in (("Frobenius norm of the weights", "frobenius"), ("Norm in the RKHS", "norm")):
         caption = "Median and 10 % to 90 % of the runs."
         bench.figure(title, partial(draw, epochs=epochs, curves=curves[kind], log=kind == "norm"), caption=caption)

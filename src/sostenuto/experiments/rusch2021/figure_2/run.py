@@ -19,18 +19,18 @@ LOOPS = {"coRNN as a loop": "a loop's coRNN", "ExpRNN as a loop": "a loop's ExpR
 def run(settings: Settings, bench: Workbench) -> None:
     """Time every layer on every device that is here, or was when its cell was stored."""
     for device, label in (("cpu", "CPU"), ("cuda", "GPU")):
-        found = _times(settings, bench, device)
-        if not found:
+        results = _times(settings, bench, device)
+        if not results:
             why = f"no {label} here, or not among the devices asked for"
             for name in bench.experiment.expected:
                 if name.startswith(label):
                     bench.skip(name, why)
             continue
-        _report(bench, label, found)
+        _report(bench, label, results)
 
 
 def _times(settings: Settings, bench: Workbench, device: str) -> dict[int, dict[str, Any]]:
-    found: dict[int, dict[str, Any]] = {}
+    results: dict[int, dict[str, Any]] = {}
     here = device in settings.devices and (device == "cpu" or torch.cuda.is_available())
     for length in settings.lengths:
         sizes = (length, settings.batch_size, settings.input_size, settings.hidden_size)
@@ -39,13 +39,13 @@ def _times(settings: Settings, bench: Workbench, device: str) -> dict[int, dict[
             if here or bench.remembers(key, depends=depends):
                 measure = partial(median_times, group, *sizes, device=device, rounds=rounds)
                 cell = bench.cell(key, measure, depends=depends)
-                known = found.setdefault(length, {"where": cell["where"], "milliseconds": {}})
+                known = results.setdefault(length, {"where": cell["where"], "milliseconds": {}})
                 known["milliseconds"] |= cell["milliseconds"]
-    return found
+    return results
 
 
-def _report(bench: Workbench, label: str, found: dict[int, dict[str, Any]]) -> None:
-    times = {length: cell["milliseconds"] for length, cell in found.items()}
+def _report(bench: Workbench, label: str, results: dict[int, dict[str, Any]]) -> None:
+    times = {length: cell["milliseconds"] for length, cell in results.items()}
     _race(bench, f"{label}: UnICORNN is the fastest, as published", times, {OURS: PUBLISHED})
     _race(bench, f"{label}: UnICORNN is the fastest, depth for depth", times, {SHALLOW: ONE_LAYER, OURS: TWO_LAYERS})
     longest = times[max(times)]
@@ -56,9 +56,9 @@ def _report(bench: Workbench, label: str, found: dict[int, dict[str, Any]]) -> N
         for name, short in LOOPS.items():
             bench.number(f"GPU: time of {short} over UnICORNN's", longest[name] / longest[OURS])
     rows = [(name, *(row.get(name, float("nan")) for row in times.values())) for name in longest]
-    where = ", ".join(sorted({cell["where"] for cell in found.values()}))
-    bench.table(f"Milliseconds, forward and backward ({where})", ("layer", *(f"{n} steps" for n in found)), rows)
-    for length, cell in found.items():
+    where = ", ".join(sorted({cell["where"] for cell in results.values()}))
+    bench.table(f"Milliseconds, forward and backward ({where})", ("layer", *(f"{n} steps" for n in results)), rows)
+    for length, cell in results.items():
         draw = partial(bars, values=cell["milliseconds"], labels=("milliseconds", ""), log=True)
         bench.figure(f"{label}, {length} steps", draw, caption=f"Median time of a batch, on {cell['where']}.")
 

@@ -22,9 +22,9 @@ def run(settings: Settings, bench: Workbench) -> None:
         for number in entries
         if number < longest
     }
-    found = accuracies(bench, settings, {"whole": (shortened(worms, longest, "last"), {}), **chosen})
-    whole = found["whole"]
-    scores = {how: {number: found.get(f"{how}/{number}", whole) for number in entries} for how in WAYS}
+    results = accuracies(bench, settings, {"whole": (shortened(worms, longest, "last"), {}), **chosen})
+    whole = results["whole"]
+    scores = {how: {number: results.get(f"{how}/{number}", whole) for number in entries} for how in WAYS}
     means = {how: [fmean(scores[how][number]) for number in entries] for how in WAYS}
     seen = "; ".join(f"{how}: {', '.join(f'{mean:.1f}' for mean in means[how])} %" for how in WAYS)
     bench.number("whole sequences", whole)

@@ -13,18 +13,18 @@ def run(settings: Settings, bench: Workbench) -> None:
     """Train once, read the steps off."""
     data = bench.data(settings.dataset)
     recipe = oscillator_recipe(settings, seed=bench.seed)
-    found = train_cell(bench, "fit", data, recipe)
+    results = train_cell(bench, "fit", data, recipe)
     steps = bench.cell("steps", lambda: effective_steps(trained_model(bench, "fit", data, recipe).model))
     ratio = settings.step_size / min(min(layer) for layer in steps)
     bench.number("largest step over the least effective one", ratio)
     within = [max(layer) / min(layer) for layer in steps]
     bench.law(
-        "units of a layer differ", min(within) >= 1.3, ", ".join(f"{one:.3g}" for one in within) + " times", seeds=1
+        "units of a layer differ", min(within) >= 1.3, ", ".join(f"{run:.3g}" for run in within) + " times", seeds=1
     )
     means = [sum(layer) / len(layer) for layer in steps]
-    seen = "means " + ", ".join(f"{one:.4g}" for one in means)
+    seen = "means " + ", ".join(f"{mean:.4g}" for mean in means)
     bench.law("layers differ", max(means) >= 1.05 * min(means), seen, seeds=1)
-    bench.note(f"Validation accuracy of the trained model: {100 * found['validation']:.2f} %.")
+    bench.note(f"Validation accuracy of the trained model: {100 * results['validation']:.2f} %.")
     units = list(range(1, len(steps[0]) + 1))
     series = {f"layer {number}": sorted(layer) for number, layer in enumerate(steps, start=1)}
     draw = partial(lines, x=units, series=series, labels=("unit, by its step", "effective step"))

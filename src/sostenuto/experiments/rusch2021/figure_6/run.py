@@ -16,17 +16,17 @@ def run(settings: Settings, bench: Workbench) -> None:
     """Train every kind at every depth, with several seeds."""
     data = images_before_noise(bench, settings.dataset)
     points = {(kind, depth): f"{kind.replace(' ', '-')}/layers={depth}" for kind in KINDS for depth in settings.depths}
-    found = accuracies(
+    results = accuracies(
         bench,
         settings,
         {key: (data, {"num_layers": depth, **KINDS[kind]}) for (kind, depth), key in points.items()},
     )
-    scores = {kind: [found[points[kind, depth]] for depth in settings.depths] for kind in KINDS}
+    scores = {kind: [results[points[kind, depth]] for depth in settings.depths] for kind in KINDS}
     means = {kind: [fmean(row) for row in rows] for kind, rows in scores.items()}
     seen = "; ".join(f"{kind}: {', '.join(f'{mean:.1f}' for mean in row)} %" for kind, row in means.items())
     bench.number("standard, 3 layers", scores["standard"][0])
     deep = [scores["residual"][-1], scores["standard"][-1]]
-    gap, doubt = fmean(deep[0]) - fmean(deep[1]), [standard_error(one) for one in deep]
+    gap, doubt = fmean(deep[0]) - fmean(deep[1]), [standard_error(result) for result in deep]
     bench.law("residual stacking helps deep stacks", gap > 0, seen, undecided=unsure(gap, doubt))
     pair = ("standard", "steps not learned")
     gap = fmean(means[pair[0]]) - fmean(means[pair[1]])

@@ -18,13 +18,13 @@ VIEWED = with_views({prefix: NAMES[prefix] for prefix in ("unicornn_256", "unico
 def run(settings: Settings, bench: Workbench) -> None:
     """Train, choose on validation, test once."""
     names = NAMES | VIEWED if settings.views else NAMES
-    found = compete(bench, settings, bench.data(settings.dataset), names)
-    report_all(bench, found, NAMES | VIEWED)
+    trained = compete(bench, settings, bench.data(settings.dataset), names)
+    report_all(bench, trained, NAMES | VIEWED)
     for prefix in ("unicornn_256", "unicornn_128"):
-        bench.number(f"{NAMES[prefix]}: parameters", found[prefix].records[0]["parameters"] / 1000)
-    ours, lstm = found["unicornn_128"], found["lstm"]
+        bench.number(f"{NAMES[prefix]}: parameters", trained[prefix].records[0]["parameters"] / 1000)
+    ours, lstm = trained["unicornn_128"], trained["lstm"]
     evidence = f"{100 * ours.mean:.2f} % against {100 * lstm.mean:.2f} %"
     judge_lead(bench, "UnICORNN is ahead of the LSTM", [(ours, lstm)], evidence)
-    record = found["unicornn_256"].records[0]
+    record = trained["unicornn_256"].records[0]
     bench.number("seconds of training, 3 layers of 256", record["seconds"])
     bench.number("steps a second, 3 layers of 256", record["steps_per_second"])

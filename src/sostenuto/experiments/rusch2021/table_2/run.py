@@ -10,12 +10,12 @@ VIEWED = with_views(NAMES)
 def run(settings: Settings, bench: Workbench) -> None:
     """Train, choose on validation, test once."""
     names = NAMES | VIEWED if settings.views else NAMES
-    found = compete(bench, settings, bench.data(settings.dataset), names)
-    report_all(bench, found, NAMES | VIEWED)
-    record = found["unicornn"].records[0]
+    trained = compete(bench, settings, bench.data(settings.dataset), names)
+    report_all(bench, trained, NAMES | VIEWED)
+    record = trained["unicornn"].records[0]
     bench.number("UnICORNN: parameters", record["parameters"] / 1000)
     bench.number("seconds of training, UnICORNN", record["seconds"])
-    evidence = ", ".join(f"{name} {100 * found[prefix].mean:.2f} %" for prefix, name in NAMES.items())
-    rivals = [(found["unicornn"], found[prefix]) for prefix in NAMES if prefix != "unicornn"]
+    evidence = ", ".join(f"{name} {100 * trained[prefix].mean:.2f} %" for prefix, name in NAMES.items())
+    rivals = [(trained["unicornn"], trained[prefix]) for prefix in NAMES if prefix != "unicornn"]
     judge_lead(bench, "UnICORNN remembers what the LSTM forgets", rivals, evidence)
     bench.note("The noise is drawn anew for every batch in training, and is the same for every scoring of a part.")

@@ -20,7 +20,7 @@ def run(settings: Settings, bench: Workbench) -> None:
         bench.note(f"Made-up waves in noise, {settings.steps} steps of 6 channels, five classes by frequency.")
     else:
         whole = pooled(bench.data(settings.dataset))
-    found = compete(bench, settings, whole, NAMES)
+    trained = compete(bench, settings, whole, NAMES)
     for prefix, name in NAMES.items():
-        report(bench, name, found[prefix])
-    bench.number("UnICORNN: parameters", found["unicornn"].records[0]["parameters"] / 1000)
+        report(bench, name, trained[prefix])
+    bench.number("UnICORNN: parameters", trained["unicornn"].records[0]["parameters"] / 1000)

@@ -17,6 +17,6 @@ def run(settings: Settings, bench: Workbench) -> None:
             whole = pooled(bench.data(settings[target]))
         # The step size of an oscillator is the signal's: the paper has one for each target.
         own = {key.replace(f"unicornn_{target}.", "unicornn."): value for key, value in settings.items()}
-        found = compete(bench, own, whole, NAMES, part=target)
+        trained = compete(bench, own, whole, NAMES, part=target)
         for prefix, model in NAMES.items():
-            report(bench, f"{model}, {name}", found[prefix])
+            report(bench, f"{model}, {name}", trained[prefix])

@@ -19,9 +19,9 @@ SEARCHED = (
 def run(settings: Settings, bench: Workbench) -> None:
     """Train, choose on validation, test once."""
     whole = word_stand_in(bench.seed) if settings.dataset == "words" else bench.data(settings.dataset)
-    found = compete(bench, settings, cut(whole, settings.longest), NAMES)
-    report_all(bench, found, NAMES)
-    record = found["unicornn"].records[0]
+    trained = compete(bench, settings, cut(whole, settings.longest), NAMES)
+    report_all(bench, trained, NAMES)
+    record = trained["unicornn"].records[0]
     bench.number("UnICORNN: parameters without the embedding", record["parameters"] / 1000)
     bench.number("seconds of training, UnICORNN", record["seconds"])
     bench.note(SEARCHED)

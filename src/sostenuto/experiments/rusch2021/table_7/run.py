@@ -29,12 +29,12 @@ def run(settings: Settings, bench: Workbench) -> None:
         data = replace(made, name=f"{made.name}, F = {forcing:g}")
         assert data.test is not None
         deviation = float(np.concatenate([np.asarray(row) for row in data.test.targets or []]).std())
-        found = compete(bench, settings, data, NAMES, part=part)
-        errors[part] = {prefix: one.mean / deviation for prefix, one in found.items()}
-        trained[part] = found
+        fits = compete(bench, settings, data, NAMES, part=part)
+        errors[part] = {prefix: fit.mean / deviation for prefix, fit in fits.items()}
+        trained[part] = fits
         for prefix, name in NAMES.items():
-            scores = [score / deviation for score in found[prefix].scores]
-            bench.number(f"{name}, F = {forcing:g}", scores, recipe=found[prefix].words)
+            scores = [score / deviation for score in fits[prefix].scores]
+            bench.number(f"{name}, F = {forcing:g}", scores, recipe=fits[prefix].words)
     chaotic = errors["chaotic"]
     evidence = ", ".join(f"{NAMES[prefix]} {error:.3g}" for prefix, error in chaotic.items())
     pair = (trained["chaotic"]["lstm"], trained["chaotic"]["unicornn"])

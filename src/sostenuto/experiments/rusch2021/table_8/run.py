@@ -19,9 +19,9 @@ def run(settings: Settings, bench: Workbench) -> None:
         made_up = settings[task] == "words"
         data = word_stand_in(bench.seed) if made_up else bench.data(settings[task])
         data = cut(data, settings.longest) if task == "films" else data
-        found = compete(bench, settings, data, names, part=task)
+        fits = compete(bench, settings, data, names, part=task)
         for prefix, name in names.items():
-            trained = found[prefix]
+            trained = fits[prefix]
             scores = [100 * score for score in trained.scores]
             bench.number(f"{name}: mean", scores, recipe=trained.words)
             deviation = statistics.stdev(scores) if len(scores) > 1 else 0.0

@@ -14,11 +14,11 @@ def run(settings: Settings, bench: Workbench) -> None:
     else:
         whole = cut(bench.data(settings.dataset), settings.longest)
     whole = leveled(whole) if settings.level else whole
-    found = compete(bench, settings, whole, NAMES)
+    trained = compete(bench, settings, whole, NAMES)
     for prefix, name in NAMES.items():
-        report(bench, name, found[prefix])
+        report(bench, name, trained[prefix])
         short = name.split(",")[0]
-        bench.number(f"seconds of training, {short}", [record["seconds"] for record in found[prefix].records])
-    ahead = 100 * (found["unicornn"].mean - found["lstm"].mean)
-    pair = [(found["unicornn"], found["lstm"])]
+        bench.number(f"seconds of training, {short}", [record["seconds"] for record in trained[prefix].records])
+    ahead = 100 * (trained["unicornn"].mean - trained["lstm"].mean)
+    pair = [(trained["unicornn"], trained["lstm"])]
     judge_lead(bench, "UnICORNN is ahead of the LSTM by ten points", pair, f"{ahead:+.1f} points", margin=0.1)

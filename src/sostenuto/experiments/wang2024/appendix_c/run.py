@@ -28,16 +28,16 @@ def run(settings: Settings, bench: Workbench) -> None:
     rows = []
     for form, name in FORMS.items():
         for moved, saying in MOVES.items():
-            found = [
+            results = [
                 bench.cell(f"{form}/{moved}/width={width}", partial(measure, settings, form, moved, width, betas))
                 for width in settings.widths
             ]
-            radii[form, moved] = [stable_up_to(betas, one["errors"], settings.limit) for one in found]
-            series = {f"m = {width}": one["errors"] for width, one in zip(settings.widths, found, strict=True)}
+            radii[form, moved] = [stable_up_to(betas, result["errors"], settings.limit) for result in results]
+            series = {f"m = {width}": result["errors"] for width, result in zip(settings.widths, results, strict=True)}
             bench.figure(f"E(β), {name}; {saying}", partial(draw, betas=betas, series=series))
             rows += [
-                (name, saying, width, one["still"], radius)
-                for width, one, radius in zip(settings.widths, found, radii[form, moved], strict=True)
+                (name, saying, width, result["still"], radius)
+                for width, result, radius in zip(settings.widths, results, radii[form, moved], strict=True)
             ]
     for name, holds, key in (
         ("a plain network loses its radius", falls, ("plain", "weights")),

@@ -25,30 +25,30 @@ TRUSTED = 8
 def run(settings: Settings, bench: Workbench) -> None:
     """Fit, perturb, and compare the radii of both memories."""
     betas = [settings.first_beta * 2.0**power for power in range(settings.num_betas)]
-    found = {
+    results = {
         memory: [
             bench.cell(f"{memory}/width={width}", partial(measure, settings, memory, width, betas, bench.seed))
             for width in settings.widths
         ]
         for memory in ("exponential", "polynomial")
     }
-    exponential, power = found["exponential"], found["polynomial"]
-    limits = {memory: common_limit(fits[0]["still"], fits[0]["zero"]) for memory, fits in found.items()}
+    exponential, power = results["exponential"], results["polynomial"]
+    limits = {memory: common_limit(fits[0]["still"], fits[0]["zero"]) for memory, fits in results.items()}
     radii = {
-        memory: [stable_up_to(betas, one["errors"], limits[memory]) for one in fits] for memory, fits in found.items()
+        memory: [stable_up_to(betas, fit["errors"], limits[memory]) for fit in fits] for memory, fits in results.items()
     }
-    trusted = [one for width, one in zip(settings.widths, power, strict=True) if width <= TRUSTED]
+    trusted = [fit for width, fit in zip(settings.widths, power, strict=True) if width <= TRUSTED]
 
     bench.number("exponential memory: slowest rate", exponential[0]["slowest"])
     bench.law("exponential memory is approximated stably", keeps(radii["exponential"]), told(radii["exponential"]))
     bench.number("power-law memory: error at the largest width", power[-1]["still"])
-    still = [one["still"] for one in trusted]
+    still = [fit["still"] for fit in trusted]
     bench.law("power-law memory is approximated ever better", falls(still), _few(still))
     bench.law("power-law memory loses its stability", not keeps(radii["polynomial"]), told(radii["polynomial"]))
-    slowest = [one["slowest"] for one in trusted]
+    slowest = [fit["slowest"] for fit in trusted]
     bench.law("power-law memory: the slowest rate goes to zero", falls(slowest), _few(slowest))
-    for memory, fits in found.items():
-        curves = {f"m = {width}": one["errors"] for width, one in zip(settings.widths, fits, strict=True)}
+    for memory, fits in results.items():
+        curves = {f"m = {width}": fit["errors"] for width, fit in zip(settings.widths, fits, strict=True)}
         bench.figure(
             f"E(β), {memory} memory", partial(draw, betas=betas, curves=curves, limit=limits[memory]), caption=DRAWN
         )

@@ -20,24 +20,26 @@ OPTIONS = {"stable": {"activation": "identity", "integrator": "exact", "step_siz
 
 def run(settings: Settings, bench: Workbench) -> None:
     """Draw networks, measure their memory by both probes, compare the rates."""
-    found = {
+    results = {
         (model, probe): bench.cell(f"{model}/{probe}", partial(measure, settings, model, kind, bench.seed))
         for model in settings.models
         for probe, kind in PROBES.items()
     }
-    kinds = [kind for one in found.values() for kind in one["kinds"]]
+    kinds = [kind for result in results.values() for kind in result["kinds"]]
     share, possible = shares(kinds, is_exponential)
     untold = why_undecided(share >= 0.9, possible >= 0.9, kinds)
     told = f"{100 * share:.0f} % of {len(kinds)}"
     bench.law("random networks forget exponentially", share >= 0.9, told, undecided=untold)
-    rates = {key: statistics.median([rate for rate in one["rates"] if rate] or [0.0]) for key, one in found.items()}
+    rates = {
+        key: statistics.median([rate for rate in result["rates"] if rate] or [0.0]) for key, result in results.items()
+    }
     ratios = {model: rates[model, "step"] / max(rates[model, "impulse"], 1e-12) for model in settings.models}
     told = ", ".join(f"{model} {ratio:.2f}" for model, ratio in ratios.items())
     bench.law("both probes agree", all(1 / 1.5 <= ratio <= 1.5 for ratio in ratios.values()), told)
     for probe in PROBES:
         bench.number(f"median rate, LSTM, {probe}", rates["lstm", probe])
-        series = {model: found[model, probe]["mean"] for model in settings.models}
-        lags = found[settings.models[0], probe]["lags"]
+        series = {model: results[model, probe]["mean"] for model in settings.models}
+        lags = results[settings.models[0], probe]["lags"]
         draw = partial(lines, x=lags, series=series, labels=("lag", "memory"), log="y")
         bench.figure(f"Memory, by a {probe}", draw, caption=f"Geometric mean of {settings.repeats} networks.")
 
@@ -48,16 +50,16 @@ def measure(settings: Settings, model: str, probe: str, seed: int) -> dict[str, 
     for repeat in range(settings.repeats):
         torch.manual_seed(1000 * seed + repeat)
         layer: Any = LAYERS[model](1, settings.hidden_size, batch_first=True, **OPTIONS.get(model, {}))
-        one = memory_function(
+        memory = memory_function(
             SequenceToSequence(layer, 1).double(),
             settings.horizon,
             input_size=1,
             probe=probe,
             amplitudes=[settings.amplitude],
         )
-        kinds.append(one.kind)
-        rates.append(one.rate)
-        curves.append(one.memory)
-        lags = one.lags
+        kinds.append(memory.kind)
+        rates.append(memory.rate)
+        curves.append(memory.memory)
+        lags = memory.lags
     mean = np.exp(np.log(np.maximum(np.asarray(curves), 1e-18)).mean(0))
     return {"kinds": kinds, "rates": rates, "mean": mean, "lags": list(lags)}

@@ -15,13 +15,13 @@ def run(settings: Settings, bench: Workbench) -> None:
     """Follow the paper's network after small and large steps, and random ones after a step of 1."""
     turns = np.linspace(0, 2 * np.pi, settings.directions, endpoint=False)
     circle = np.stack([np.cos(turns), np.sin(turns)], axis=1)
-    found = {}
+    results = {}
     for size in ("small", "large"):
         work = partial(follow, settings, MATRIX, settings[size] * circle)
-        found[size] = bench.cell(f"step/{size}", work)
-    at_rest = np.abs(found["small"]["then"]).max()
+        results[size] = bench.cell(f"step/{size}", work)
+    at_rest = np.abs(results["small"]["then"]).max()
     bench.law("small steps are forgotten", bool(at_rest < 1e-3), f"largest speed {at_rest:.2g}")
-    then = np.asarray(found["large"]["then"])
+    then = np.asarray(results["large"]["then"])
     moving = np.abs(then).max(1) > 0.9
     told = f"{int(moving.sum())} of {len(then)} directions"
     bench.law("large steps keep it moving", bool(moving.mean() > 0.5), told)
@@ -33,8 +33,8 @@ def run(settings: Settings, bench: Workbench) -> None:
     share = float(np.mean(np.asarray(speeds) > 0.01))
     bench.law("some random networks never rest", share > 0, f"{100 * share:.0f} % of {len(speeds)}")
     bench.number("share of random networks that move", 100 * share)
-    series = {f"step of {settings[size]:g}": found[size]["speeds"] for size in found}
-    draw = partial(lines, x=found["small"]["times"], series=series, labels=("t", "largest |dh/dt|"), log="y")
+    series = {f"step of {settings[size]:g}": results[size]["speeds"] for size in results}
+    draw = partial(lines, x=results["small"]["times"], series=series, labels=("t", "largest |dh/dt|"), log="y")
     bench.figure("Speed after a step", draw, caption="Largest over the directions of the step.")
 
 

@@ -21,9 +21,9 @@ def run(settings: Settings, bench: Workbench) -> None:
     least, most = (share > 0 for share in shares([kind], is_otherwise))
     untold = why_undecided(least, most, [kind])
     bench.law("the transformer does not forget exponentially", least, kind, undecided=untold)
-    found = radii_of_widths(bench, settings, data, "attention", "residual", activation="tanh")
+    radii_by_width = radii_of_widths(bench, settings, data, "attention", "residual", activation="tanh")
     size = deviation(data)
-    errors, radii = found["error"], found["radius"]
+    errors, radii = radii_by_width["error"], radii_by_width["radius"]
     unstable = errors[-1] > errors[0] / 2 or radii[-1] < radii[0]
     left = ", ".join(f"{error / size:.3g}" for error in errors)
     bench.law("it is not approximated stably", unstable, f"errors {left}; {told(radii)}")

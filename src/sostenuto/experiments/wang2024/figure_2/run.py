@@ -39,8 +39,8 @@ def run(settings: Settings, bench: Workbench) -> None:
         for width in settings.widths
     }
     bench.ahead(partial(train_cell, bench, *training) for training in trainings.values())
-    errors, curves = zip(*(fitted_width(bench, settings, *one) for one in trainings.values()), strict=True)
-    long_curves = [curve_cell(bench, settings, *one, longer.test, "longer") for one in trainings.values()]
+    errors, curves = zip(*(fitted_width(bench, settings, *training) for training in trainings.values()), strict=True)
+    long_curves = [curve_cell(bench, settings, *training, longer.test, "longer") for training in trainings.values()]
     bench.number("error of approximation, widest", errors[-1])
     bench.law("wider networks approximate better", falls(errors), ", ".join(f"{error:.3g}" for error in errors))
     assert data.test is not None
@@ -54,8 +54,8 @@ def run(settings: Settings, bench: Workbench) -> None:
     bench.table("How far the weights may move", columns, rows)
     place = crossing(betas, curves[-2]["errors"], curves[-1]["errors"])
     bench.number("where the curves of the two widest cross", betas[-1] if place is None else place)
-    for title, found in (("horizon of training", curves), ("longer horizon", long_curves)):
-        series = {f"m = {width}": curve["errors"] for width, curve in zip(settings.widths, found, strict=True)}
+    for title, result in (("horizon of training", curves), ("longer horizon", long_curves)):
+        series = {f"m = {width}": curve["errors"] for width, curve in zip(settings.widths, result, strict=True)}
         draw = partial(draw_errors, betas=betas, curves=series, limit=limit)
         bench.figure(f"E(β), {title}", draw, caption=DRAWN)
     compare_epochs(settings, bench, data, draw_data)
@@ -67,10 +67,10 @@ def compare_epochs(settings: Settings, bench: Workbench, data: Dataset, draw_dat
     bench.checksums.setdefault("exponential memory", faded.train.checksum())
     faded = replace(faded, name="exponential memory")
     width, needed = settings.widths[0], {}
-    for key, one in ((f"width={width}", data), (f"exponential/width={width}", faded)):
+    for key, item in ((f"width={width}", data), (f"exponential/width={width}", faded)):
         recipe = functional_recipe(settings, "residual", width, seed=bench.seed, activation="tanh")
-        history = train_cell(bench, key, one, recipe)["history"]
-        good = settings.reached * deviation(one)
+        history = train_cell(bench, key, item, recipe)["history"]
+        good = settings.reached * deviation(item)
         needed[key] = next((row["epoch"] for row in history if row["validation"] <= good), None)
     for name, count in zip(("power-law", "exponential"), needed.values(), strict=True):
         if count is None:

@@ -17,10 +17,10 @@ def run(settings: Settings, bench: Workbench) -> None:
         name = f"gain {gain:g}"
         data = taught(teacher, name, bench.seed, num_train=settings.num_train, num_steps=settings.num_steps)
         memory = bench.cell(f"memory/gain={gain:g}", partial(remembered, teacher, settings.horizon))
-        found = radii_of_widths(bench, settings, data, name, "residual", activation="tanh")
+        radii = radii_of_widths(bench, settings, data, name, "residual", activation="tanh")
         size = deviation(data)
-        passes = found["error"][-1] < settings.good * size and keeps(found["radius"])
-        rows.append((name, memory["kind"], found["error"][-1] / size, found["radius"][-1], "yes" if passes else "no"))
+        passes = radii["error"][-1] < settings.good * size and keeps(radii["radius"])
+        rows.append((name, memory["kind"], radii["error"][-1] / size, radii["radius"][-1], "yes" if passes else "no"))
         curves[f"{name}{', passes' if passes else ''}"] = memory["memory"]
         lags = memory["lags"]
     passed = [row for row in rows if row[4] == "yes"]

@@ -18,15 +18,17 @@ def run(settings: Settings, bench: Workbench) -> None:
     *simple, strange = settings.words
     kinds, slower, rows, evidence = [], [], [], []
     for prefix, name in MODELS.items():
-        found = trained[prefix]
-        words = [one["words"] for one in found]
-        until = [{word: repetitions_to_forget(one[word]["memory"]) for word in one} for one in words]
-        kinds.append([one[word]["kind"] for one in words for word in simple])
-        slower.append(fmean(one[strange] > max(one[word] for word in simple) for one in until))
-        evidence.append(f"{name}: " + "; ".join(", ".join(f"{word} {n}" for word, n in one.items()) for one in until))
-        bench.number(f"{name}: test accuracy", [100 * one["test"] for one in found])
-        for seed, one, count in zip(bench.seeds(len(words)), words, until, strict=True):
-            rows += [(name, seed, word, was["kind"], was["rate"] or "–", count[word]) for word, was in one.items()]
+        results = trained[prefix]
+        words = [result["words"] for result in results]
+        until = [{word: repetitions_to_forget(text[word]["memory"]) for word in text} for text in words]
+        kinds.append([text[word]["kind"] for text in words for word in simple])
+        slower.append(fmean(epoch[strange] > max(epoch[word] for word in simple) for epoch in until))
+        evidence.append(
+            f"{name}: " + "; ".join(", ".join(f"{word} {n}" for word, n in epoch.items()) for epoch in until)
+        )
+        bench.number(f"{name}: test accuracy", [100 * result["test"] for result in results])
+        for seed, text, count in zip(bench.seeds(len(words)), words, until, strict=True):
+            rows += [(name, seed, word, was["kind"], was["rate"] or "–", count[word]) for word, was in text.items()]
         draw_words(bench, name, words[0])
     exponential = [shares(each, is_exponential) for each in kinds]
     told = ", ".join(

@@ -16,22 +16,22 @@ def run(settings: Settings, bench: Workbench) -> None:
     trained = sentiment_models(bench, settings, cut(whole, settings.longest), MODELS)
     left, rises, kinds, rows = {}, {}, {}, []
     for prefix, name in MODELS.items():
-        found = trained[prefix]
-        words = [one["words"] for one in found]
-        left[prefix] = [median(left_at_the_end(one[word]["memory"]) for one in words) for word in settings.words]
-        rises[prefix] = fmean(fluctuation(one[word]["memory"]) for one in words for word in settings.words)
-        kinds[prefix] = [one[word]["kind"] for one in words for word in settings.words]
-        bench.number(f"{name}: test accuracy", [100 * one["test"] for one in found])
-        for seed, one in zip(bench.seeds(len(words)), words, strict=True):
+        results = trained[prefix]
+        words = [result["words"] for result in results]
+        left[prefix] = [median(left_at_the_end(text[word]["memory"]) for text in words) for word in settings.words]
+        rises[prefix] = fmean(fluctuation(text[word]["memory"]) for text in words for word in settings.words)
+        kinds[prefix] = [text[word]["kind"] for text in words for word in settings.words]
+        bench.number(f"{name}: test accuracy", [100 * result["test"] for result in results])
+        for seed, text in zip(bench.seeds(len(words)), words, strict=True):
             rows += [
                 (name, seed, word, was["kind"], left_at_the_end(was["memory"]), fluctuation(was["memory"]))
-                for word, was in one.items()
+                for word, was in text.items()
             ]
         draw_words(bench, name, words[0])
     slower = all(theirs > ours for theirs, ours in zip(left["transformer"], left["lstm"], strict=True))
-    told = "; ".join(f"{MODELS[prefix]} {', '.join(f'{one:.2g}' for one in row)}" for prefix, row in left.items())
+    told = "; ".join(f"{MODELS[prefix]} {', '.join(f'{item:.2g}' for item in row)}" for prefix, row in left.items())
     bench.law("the transformer forgets more slowly", slower, told, seeds=settings.seeds)
-    told = ", ".join(f"{MODELS[prefix]} {one:.3g}" for prefix, one in rises.items())
+    told = ", ".join(f"{MODELS[prefix]} {rise:.3g}" for prefix, rise in rises.items())
     bench.law("its memory fluctuates more", rises["transformer"] > rises["lstm"], told, seeds=settings.seeds)
     other = {prefix: shares(each, is_otherwise) for prefix, each in kinds.items()}
     told = ", ".join(f"{MODELS[prefix]} {100 * least:.0f} %" for prefix, (least, _) in other.items())

@@ -10,6 +10,6 @@ def run(settings: Settings, bench: Workbench) -> None:
     data = functional(bench.seed, num_train=settings.num_train, num_steps=settings.num_steps, **memory)
     for activation in ("hardtanh", "tanh"):
         options = {"activation": activation, "reparametrization": "softplus", "form": "dissipative"}
-        found = radii_of_widths(bench, settings, data, activation, "stable", **options)
-        bench.law(f"{activation} keeps its radius", keeps(found["radius"]), told(found["radius"]))
-    bench.number("error of approximation, tanh, widest", found["error"][-1])
+        radii = radii_of_widths(bench, settings, data, activation, "stable", **options)
+        bench.law(f"{activation} keeps its radius", keeps(radii["radius"]), told(radii["radius"]))
+    bench.number("error of approximation, tanh, widest", radii["error"][-1])

@@ -12,11 +12,11 @@ KINDS = ("softplus", "exp", "inverse", "direct")
 
 def run(settings: Settings, bench: Workbench) -> None:
     """Train, and draw loss and accuracy over epochs."""
-    found = compete(bench, settings, bench.data(settings.dataset), {kind: kind for kind in KINDS}, part="relu")
+    trained = compete(bench, settings, bench.data(settings.dataset), {kind: kind for kind in KINDS}, part="relu")
     halfway: dict[str, list[float]] = {}
-    epochs = [row["epoch"] for row in found["direct"].records[0]["history"]]
+    epochs = [row["epoch"] for row in trained["direct"].records[0]["history"]]
     for what, title in (("train_loss", "training loss"), ("validation", "validation accuracy")):
-        runs = {kind: [[row[what] for row in one["history"]] for one in found[kind].records] for kind in KINDS}
+        runs = {kind: [[row[what] for row in record["history"]] for record in trained[kind].records] for kind in KINDS}
         means = {kind: [statistics.fmean(values) for values in zip(*rows, strict=True)] for kind, rows in runs.items()}
         spread = {kind: [_deviation(values) for values in zip(*rows, strict=True)] for kind, rows in runs.items()}
         draw = partial(lines, x=epochs, series=means, spreads=spread, labels=("epoch", title))
@@ -24,7 +24,7 @@ def run(settings: Settings, bench: Workbench) -> None:
         if what == "train_loss":
             halfway = {kind: [values[len(values) // 2 - 1] for values in rows] for kind, rows in runs.items()}
     for kind in ("softplus", "direct"):
-        bench.number(f"training loss halfway, {kind}", halfway[kind], recipe=found[kind].words)
+        bench.number(f"training loss halfway, {kind}", halfway[kind], recipe=trained[kind].words)
     losses = {kind: statistics.fmean(values) for kind, values in halfway.items()}
     best = min(KINDS[:-1], key=losses.__getitem__)
     gap, errors = losses["direct"] - losses[best], [standard_error(halfway[kind]) for kind in (best, "direct")]

@@ -11,16 +11,16 @@ def run(settings: Settings, bench: Workbench) -> None:
     data = bench.data(settings.dataset)
     names = {kind: f"{kind} ({'stable' if kind in STABLE else 'free'})" for kind in (*STABLE, "direct")}
     for activation in ("relu", "tanh"):
-        found = compete(bench, settings, data, names, part=activation)
+        fits = compete(bench, settings, data, names, part=activation)
         lead = "" if activation == "relu" else "tanh, "
-        for kind, trained in found.items():
+        for kind, trained in fits.items():
             report(bench, f"{lead}{kind}: test accuracy", trained)
             bench.number(f"{lead}{kind}: test loss", trained.losses, recipe=trained.words)
-        chosen = max(STABLE, key=lambda kind: sum(record["validation"] for record in found[kind].records))
-        best, direct = found[chosen].mean, found["direct"].mean
+        chosen = max(STABLE, key=lambda kind: sum(record["validation"] for record in fits[kind].records))
+        best, direct = fits[chosen].mean, fits["direct"].mean
         evidence = f"{chosen}: {100 * best:.2f} % against {100 * direct:.2f} %"
         if activation == "relu":
-            pair = [(found[chosen], found["direct"])]
+            pair = [(fits[chosen], fits["direct"])]
             judge_lead(bench, "stable reparametrization is ahead", pair, evidence)
         else:
             ahead = "ahead here too" if best > direct else "not ahead"
