@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from torch import Tensor, nn
 
-from sostenuto.benchmarks._audited_models import Filter, Mean, Pooled, Recurrent, Stepped, Weighted
+from sostenuto.benchmarks._audited_models import Filter, Mean, Pooled, Recurrent, Weighted
 from sostenuto.benchmarks._known_models import (
     COUNT,
     EVEN,
@@ -38,7 +38,7 @@ from sostenuto.benchmarks._known_models import (
     fitted,
     signals,
 )
-from sostenuto.benchmarks._known_traps import Made, Wrapped
+from sostenuto.benchmarks._known_traps import CALIBRATED, Made, Wrapped, by_sign
 
 LENGTHS = torch.randint(STEPS // 2, STEPS, (COUNT,), generator=torch.Generator().manual_seed(4))
 PADDED = torch.arange(STEPS) >= LENGTHS[:, None]
@@ -201,12 +201,7 @@ def _stepwise(*, causal: bool) -> Made:
     """Train on the sign of the running sum."""
     model, x = CausalAttention(causal=causal), signals()
     y = (x[:, :, 0].cumsum(1) > 0).long()
-    optimizer = torch.optim.Adam(model.parameters(), 0.02)
-    for _ in range(80):
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(model(x).transpose(1, 2), y).backward()
-        optimizer.step()
-    return model, x, y
+    return fitted(model, x, y, steps=80), x, y
 
 
 def _hidden_states() -> Made:
@@ -225,13 +220,8 @@ def _ensemble() -> Made:
 
 def _to_length() -> Made:
     x = torch.where(PADDED[:, :, None], 7.0, signals())
-    model, y = AtLength(), (torch.where(PADDED, 0.0, x[:, :, 0]).sum(1) > 0).long()
-    optimizer = torch.optim.Adam(model.parameters(), 0.02)
-    for _ in range(60):
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(model(x, LENGTHS), y).backward()
-        optimizer.step()
-    return model, x, y
+    y = (torch.where(PADDED, 0.0, x[:, :, 0]).sum(1) > 0).long()
+    return fitted(AtLength(), x, y, lengths=LENGTHS), x, y
 
 
 def _leaked() -> Made:
@@ -351,21 +341,12 @@ def _few_of(rows: slice, copies: int = 1) -> Made:
     return model, x[rows].repeat(copies, 1, 1), y[rows].repeat(copies)
 
 
-def _hysteresis() -> Made:
-    model, x = Recurrent(Stepped(lambda h, x: torch.tanh(2 * h + x), torch.zeros(2))), _long()
-    with torch.no_grad():
-        model.head.weight.copy_(torch.tensor([[-2.0, 0.0], [2.0, 0.0]]))
-        model.head.bias.zero_()
-    return _told(model, x)
-
-
 UNHEARD: Labels = {
     "lyapunov": ("Settles", "Neutral", "Sensitive"),
     "gradients": ("Gradients live", "Gradients vanish"),
     "certificates": ("Proved stable", "Memory proved"),
 }
 GIVEN = {"lengths": LENGTHS}
-CALIBRATED: Labels = {"calibration": ("Overconfident", "Underconfident", "Uneven confidence"), **SKILLED}
 FORMS: dict[str, Known] = {
     # other architectures
     "causal Transformer": Known(lambda: _stepwise(causal=True), SKILLED, ahead=False),
@@ -376,7 +357,9 @@ FORMS: dict[str, Known] = {
     "state of length 1": Known(lambda: _trained(UnitState()), SKILLED),
     "ensemble of GRUs": Known(lambda: _ensemble(), SKILLED),
     "GRU and lengths": Known(lambda: _to_length(), SKILLED, given=GIVEN),
-    "hysteresis": Known(lambda: _hysteresis(), {"lyapunov": ("Sensitive",), **SKILLED}),
+    "hysteresis": Known(
+        lambda: by_sign(lambda h, x: torch.tanh(2 * h + x), 2.0, _long()), {"lyapunov": ("Sensitive",), **SKILLED}
+    ),
     # what is remembered
     "leak of .99": Known(lambda: _memory(_leak(0.99)), LASTS, ("exponential", "non-decaying")),
     "turning leak of .8": Known(lambda: _memory(_leak(0.8, 0.7)), FADES, ("exponential",)),

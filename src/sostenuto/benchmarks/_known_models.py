@@ -58,17 +58,16 @@ def signals(seed: int = 0, channels: int = 1) -> Tensor:
     return torch.randn(COUNT, STEPS, channels, generator=torch.Generator().manual_seed(seed))
 
 
-def fitted(model: nn.Module, x: Tensor, y: Tensor, steps: int = 60) -> nn.Module:
-    """Train a little, by Adam."""
+def fitted(model: nn.Module, x: Tensor, y: Tensor, steps: int = 60, lengths: Tensor | None = None) -> nn.Module:
+    """Train a little, by Adam; classes may be told of each sequence or of every step."""
     optimizer = torch.optim.Adam(model.parameters(), 0.02)
     for _ in range(steps):
         optimizer.zero_grad()
-        answers = model(x)
-        loss = (
-            nn.functional.mse_loss(answers[:, 0], y)
-            if y.is_floating_point()
-            else nn.functional.cross_entropy(answers, y)
-        )
+        answers = model(x) if lengths is None else model(x, lengths)
+        if y.is_floating_point():
+            loss = nn.functional.mse_loss(answers[:, 0], y)
+        else:
+            loss = nn.functional.cross_entropy(answers.movedim(-1, 1), y)
         loss.backward()
         optimizer.step()
     return model

@@ -216,19 +216,11 @@ def _padded() -> Made:
     return fitted(PaddedTokens(), ids, y), ids, y
 
 
-def _bistable() -> Made:
-    """Latch on to the first input: a state that nothing later moves, and no gradient reaches."""
-    model, x = Recurrent(Stepped(lambda h, x: torch.tanh(40 * h + 3 * x), torch.zeros(2))), _long()[:, :STEPS]
+def by_sign(step: Callable[[Tensor, Tensor], Tensor], scale: float, x: Tensor) -> Made:
+    """Score two classes by the sign of the first number of a last state, and label sequences by the answers."""
+    model = Recurrent(Stepped(step, torch.zeros(2)))
     with torch.no_grad():
-        model.head.weight.copy_(torch.tensor([[-2.0, 0.0], [2.0, 0.0]]))
-        model.head.bias.zero_()
-    return _told(model, x)
-
-
-def _leaky(rate: float) -> Made:
-    model, x = Recurrent(Stepped(lambda h, x: rate * h + x, torch.zeros(2))), _long()
-    with torch.no_grad():
-        model.head.weight.copy_(torch.tensor([[-1.0, 0.0], [1.0, 0.0]]))
+        model.head.weight.copy_(torch.tensor([[-scale, 0.0], [scale, 0.0]]))
         model.head.bias.zero_()
     return _told(model, x)
 
@@ -261,16 +253,21 @@ class Output(OrderedDict[str, Tensor]):
         raise AttributeError(name)
 
 
-UNSURE: Labels = {"calibration": ("Honest confidence",), **SKILLED}
+CALIBRATED: Labels = {"calibration": ("Overconfident", "Underconfident", "Uneven confidence"), **SKILLED}
 PERIODIC = (torch.arange(128) % 12 == 0).float()
 TRAPS: dict[str, Known] = {
     # what is remembered
     "delay of 37": Known(lambda: _memory(torch.eye(38)[37]), LASTS, ("finite",)),
     "pulse every 12 steps": Known(lambda: _memory(PERIODIC), LASTS, ("periodic", "non-decaying")),
-    "leak of .002": Known(lambda: _leaky(0.998), {"memory": SHORT, "lyapunov": ("Sensitive",), **SKILLED}),
+    "leak of .002": Known(
+        lambda: by_sign(lambda h, x: 0.998 * h + x, 1.0, _long()),
+        {"memory": SHORT, "lyapunov": ("Sensitive",), **SKILLED},
+    ),
     "sign of the first step": Known(lambda: _told(Pooled(lambda x: x[:, 0, 0].sign()), _long()), {**LASTS, **MASKED}),
+    # holds its first input: nothing later moves the state, and no gradient reaches it
     "latch": Known(
-        lambda: _bistable(), {**LASTS, "gradients": ("Gradients live",), "lyapunov": ("Sensitive",), **SKILLED}
+        lambda: by_sign(lambda h, x: torch.tanh(40 * h + 3 * x), 2.0, _long()[:, :STEPS]),
+        {**LASTS, "gradients": ("Gradients live",), "lyapunov": ("Sensitive",), **SKILLED},
     ),
     "backward filter": Known(lambda: (Backward(0.8 ** torch.arange(64.0)), _long(), None), {}, ahead=True),
     "both directions, LSTM": Known(
@@ -295,9 +292,7 @@ TRAPS: dict[str, Known] = {
     ),
     "noise in every answer, thin": Known(lambda: (Noisy(10 * EVEN), *_thin(0.02)[1:]), UNSTEADY),
     # what its confidence and its classes hide
-    "probabilities as they are": Known(
-        lambda: _reported(1.0), {"calibration": ("Overconfident", "Underconfident", "Uneven confidence"), **SKILLED}
-    ),
+    "probabilities as they are": Known(lambda: _reported(1.0), CALIBRATED),
     "too sure": Known(lambda: _reported(4.0), {"calibration": ("Honest confidence", "Underconfident"), **SKILLED}),
     "not sure enough": Known(
         lambda: _reported(0.25), {"calibration": ("Honest confidence", "Overconfident"), **SKILLED}
