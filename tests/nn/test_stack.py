@@ -78,7 +78,8 @@ def test_is_the_equations_of_its_docstring(steps):
     clock = 8 * (v @ stack.vector_clock_l0 / 6**0.5 + stack.bias_clock_l0)
     passing = 0.02 + torch.log1p(clock.exp() * (math.exp(0.98) - 1))
     r, state = stack.recurrence(v, timespans=passing)
-    w = torch.nn.functional.gelu(stack.vector_scale_l0 * r + stack.vector_direct_l0 * v, approximate="tanh")
+    scale, direct = (stack.weight(name, 0, False) for name in ("vector_scale", "vector_direct"))
+    w = torch.nn.functional.gelu(scale * r + direct * v, approximate="tanh")
     value, gate = (w @ stack.weight_gate_l0.T + stack.bias_gate_l0).chunk(2, dim=-1)
     output, (y, _) = stack(x)
     torch.testing.assert_close(output, u + value * torch.sigmoid(gate))
@@ -108,7 +109,7 @@ def test_paper_keeps_the_recurrences_own_start():
     own = type(stack.recurrence)(4, 4)
     own.reset_parameters()
     assert stack.recurrence.step_size == own.step_size == (0.1,)
-    assert stack.vector_scale_l0.tolist() == [1.0] * 4
+    assert stack.weight("vector_scale", 0, False).tolist() == [1.0] * 4
 
 
 def test_what_a_stack_refuses_it_says_of_its_recurrence():
@@ -187,12 +188,7 @@ def test_streams_and_reads_packed_sequences(layer):
     torch.testing.assert_close(pad_packed_sequence(packed)[0][:4, 1], output[:4, 1])
 
 
-def test_programs_that_draw_torchs_weights_anew_run():
-    """As programs for nn.LSTM do by name; a stack keeps its poles and scales."""
-    torch.manual_seed(0)
-    stack = Stack(3, 8, num_layers=2, bidirectional=True, proj_size=0, clock=True)
-    poles = {name: value.clone() for name, value in stack.named_parameters() if "vector_" in name}
-    assert len(poles) == 4 * 5 + 2
+def drawn_by_name(stack):
     for name, value in stack.named_parameters():
         if "weight_hh" in name:
             torch.nn.init.orthogonal_(value)
@@ -200,6 +196,60 @@ def test_programs_that_draw_torchs_weights_anew_run():
             torch.nn.init.xavier_uniform_(value)
         elif "bias" in name:
             torch.nn.init.zeros_(value)
-    assert all(torch.equal(value, stack.get_parameter(name)) for name, value in poles.items())
-    output, _ = stack(torch.randn(300, 4, 3))
-    assert 0.3 < output.std() < 10
+
+
+def drawn_by_axes(stack):
+    for value in stack.parameters():
+        if value.ndim > 1:
+            torch.nn.init.kaiming_normal_(value)
+        else:
+            torch.nn.init.zeros_(value)
+
+
+def drawn_around_0(stack):
+    for value in stack.parameters():
+        torch.nn.init.uniform_(value, -0.08, 0.08)
+
+
+@pytest.mark.parametrize("draw", [drawn_by_name, drawn_by_axes, drawn_around_0])
+def test_programs_that_draw_torchs_weights_anew_learn(draw):
+    """As programs for nn.LSTM do; a stack keeps its time scales, and the size of its states and outputs."""
+    torch.manual_seed(0)
+    stack, readout = Stack(1, 24, num_layers=2), torch.nn.Linear(24, 1)
+    scales = 1 / stack.recurrence.decay()
+    draw(stack)
+    assert torch.allclose(1 / stack.recurrence.decay(), scales, rtol=0.1)
+    optimizer = torch.optim.Adam([*stack.parameters(), *readout.parameters()], lr=0.005)
+    for _ in range(150):  # what came 10 steps ago
+        x = torch.randn(60, 16, 1)
+        loss = (readout(stack(x)[0])[10:] - x[:-10]).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert loss < 0.5
+
+
+def test_files_with_values_for_differences_are_read():
+    """Older ones have no starts."""
+    stack, x = clocked(Stack(2, 5, num_layers=2, bidirectional=True, clock=True)), torch.randn(30, 4, 2)
+    with torch.no_grad():
+        for parameter in stack.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    older = {name: value for name, value in stack.state_dict().items() if "start_" not in name}
+    for name, start in stack.state_dict().items():
+        if "start_" in name:
+            older[name.replace("start_", "")] = older[name.replace("start_", "")] + start
+    assert len(stack.state_dict()) - len(older) == 4 * 5
+    for file in (older, stack.state_dict()):
+        again = Stack(2, 5, num_layers=2, bidirectional=True, clock=True)
+        again.load_state_dict(file)
+        assert torch.equal(again(x)[0], stack(x)[0])
+
+
+def test_a_new_start_forgets_the_old_one():
+    stack = Stack(2, 6)
+    drawn_around_0(stack)
+    stack.reset_parameters()
+    assert all(value.abs().max() == 0 for name, value in stack.named_parameters() if "vector_" in name)
+    assert stack.weight("vector_norm", 0, False).tolist() == [1.0] * 6
+    assert 1 / stack.recurrence.decay()[-1].item() == pytest.approx(1000.0, rel=1e-4)

@@ -224,6 +224,45 @@ class RecurrentLayer(Contract, ConstrainedModule, ABC):
                     self.register_parameter(names[place], weight)
 
     @property
+    def renamed_vectors(self) -> list[str]:
+        """List the names that `rename_vectors` gave."""
+        return list(self._renamed.values())
+
+    def keep_starts(self, *names: str) -> None:
+        """Let parameters hold what they have moved by, from the values that they have now: buffers ``start_…``.
+
+        So loops that draw all parameters anew around 0 leave near their start what must not be near 0.
+        """
+        for name in names:
+            value = self._parameters[name]
+            assert value is not None
+            self.register_buffer(f"start_{name}", value.detach().clone())
+            value.detach().zero_()
+
+    def drop_starts(self) -> None:
+        """Let all parameters hold values again, which their starts are added to."""
+        for name in [name for name in self._buffers if name.startswith("start_")]:
+            value, start = self._parameters[name.removeprefix("start_")], self._buffers.pop(name)
+            assert value is not None
+            assert start is not None
+            value.detach().add_(start)
+
+    def read_parameter(self, name: str) -> Tensor:
+        """Give a parameter as a plain tensor; a constrained one comes constrained, a difference with its start."""
+        value, start = super().read_parameter(name), self._buffers.get(f"start_{name}")
+        return value if start is None else value + start
+
+    def _load_from_state_dict(self, *read: Any, **named: Any) -> None:
+        """Read files without starts too, where parameters hold values."""
+        state_dict, prefix, *_ = read
+        for name in self._buffers:
+            value = state_dict.get(prefix + name.removeprefix("start_"))
+            if prefix + name not in state_dict and value is not None:
+                state_dict[prefix + name] = value
+                state_dict[prefix + name.removeprefix("start_")] = torch.zeros_like(value)
+        super()._load_from_state_dict(*read, **named)
+
+    @property
     def all_weights(self) -> list[list[Tensor]]:
         """List the weights of every layer and direction, as `torch.nn.LSTM` does; constrained ones come constrained."""
         return [[getattr(self, name) for name in names] for names in self._weight_names]

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from sostenuto.checks import InputError, check_choice, require, sentence
 from sostenuto.nn import LAYERS
-from sostenuto.nn.base import AllParts, Below, Lengths, Parts, Ran, Recipe, RecurrentLayer, Spans
+from sostenuto.nn.base import AllParts, Below, Lengths, Parts, Ran, Recipe, RecurrentLayer, Spans, weight_name
 from sostenuto.nn.certificates import BlockMaps, Certificate, MemoryCertificate, block_memory
 from sostenuto.nn.damped_oscillators import DampedOscillators, check_time_scales
 from sostenuto.ops.damped_block import LEAST_ROWS, BlockWeights, compiled_steps, damped_block, mixed
@@ -81,8 +81,9 @@ class Stack(RecurrentLayer):
     ``bias_norm_l{ℓ}``; ``vector_scale_l{ℓ}`` p and ``vector_direct_l{ℓ}`` q; ``weight_gate_l{ℓ}`` M over N and
     ``bias_gate_l{ℓ}`` m, n; ``vector_clock_l0`` k and ``bias_clock_l0`` c. With N units and damped oscillators
     3N² + 11N numbers per block, N + 1 more for a clock, and N(d + 1) more for W and b. Vectors of damped oscillators
-    are called ``vector_…`` here too, as poles are, ``recurrence.vector_hh_l0``: loops written for `torch.nn.LSTM` that
-    draw every ``weight_hh`` or ``weight`` anew leave them alone.
+    are called ``vector_…`` here too, as poles are, ``recurrence.vector_hh_l0``. What is called so, but for the clock,
+    holds the difference from its start value, a buffer ``start_vector_…``: loops written for `torch.nn.LSTM` that draw
+    every weight anew, or every parameter around 0, leave a stack that learns.
 
     >>> layer = Stack(2, 8, num_layers=2, batch_first=True)
     >>> output, (y, z) = layer(torch.zeros(3, 50, 2))
@@ -164,8 +165,11 @@ class Stack(RecurrentLayer):
     @torch.no_grad()
     def reset_parameters(self) -> None:
         """Draw maps with variance 1/d, norms as the identity, q = 1, k = 0, p from the response to unit noise."""
-        for reverse in range(self.num_directions):
-            self.inner(bool(reverse)).reset_parameters()
+        inner = [self.inner(bool(reverse)) for reverse in range(self.num_directions)]
+        for layer in (self, *inner):
+            layer.drop_starts()
+        for layer in inner:
+            layer.reset_parameters()
         for layer, reverse in self.cells():
             for name in ("vector_norm", "vector_scale", "vector_direct"):
                 nn.init.ones_(self.weight(name, layer, reverse))
@@ -186,6 +190,10 @@ class Stack(RecurrentLayer):
             if self.init == "tuned":
                 _space_time_scales(self.inner(reverse), layer, self.time_scales)
             self._scale_to_unit_size(layer, reverse)
+        vectors = "vector_norm", "vector_scale", "vector_direct"
+        self.keep_starts(*(weight_name(name, *cell) for cell in self.cells() for name in vectors))
+        for layer in inner:
+            layer.keep_starts(*layer.renamed_vectors)
 
     def run(self, layer: int, reverse: bool, below: Below, state: Parts, timespans: Spans, lengths: Lengths) -> Ran:
         """Run one block: read, normalize, look into the past, mix, add; damped oscillators in one op."""

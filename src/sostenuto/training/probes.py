@@ -1,6 +1,7 @@
 """Numbers read off the model once per epoch: a probe is a function of model and epoch whose numbers land in the log."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -55,7 +56,8 @@ def _recurrent_weights(model: nn.Module) -> list[tuple[str, torch.Tensor]]:
             getattr(module, "parametrizations", {})
         ):
             if name.startswith(("weight_hh", "vector_hh")):
-                weights.append((f"{path}.{name}".lstrip("."), getattr(module, name).detach().float().cpu()))
+                read = getattr(module, "read_parameter", partial(getattr, module))  # with the start of a difference
+                weights.append((f"{path}.{name}".lstrip("."), read(name).detach().float().cpu()))
     return sorted(weights)
 
 

@@ -102,7 +102,7 @@ def test_a_clock_is_within_the_certificates_range():
     """Inputs that drive the clock to either end, in the direction of k and against it."""
     made = blocks("clock", 3, 1)
     low, high = made._passing_range(0, False)
-    g, k = made.vector_norm_l0, made.vector_clock_l0
+    g, k = made.weight("vector_norm", 0, False), made.vector_clock_l0
     read = (g * k - (g * k).mean()).detach() * torch.tensor([-1e3, -1.0, 1.0, 1e3])[:, None]
     passing = made._passing_time(0, False, F.layer_norm(read.to(F64), (6,), g, made.bias_norm_l0)).detach()
     assert low < float(passing.min()) < 1 < float(passing.max()) < high
@@ -139,6 +139,8 @@ def test_a_classifier_of_blocks_has_a_window_in_probability():
 def test_of_two_directions_the_slower_one_is_in_the_curve():
     made = Stack(2, 4, bidirectional=True, dtype=F64)
     with torch.no_grad():
+        for inner in (made.recurrence, made.recurrence_reverse):
+            inner.drop_starts()
         made.recurrence.weight("weight_hh", 0, False)[:4].fill_(0.0)
         made.recurrence_reverse.weight("weight_hh", 0, False)[:4].fill_(-3.0)
     found = made.memory_certificate()
