@@ -183,10 +183,13 @@ class Candidate(Record):
     """A model that could have been chosen: its score on training sequences it had not seen, and what that cost.
 
     ``score`` is an accuracy or R², None where the model was not tried; ``note`` says how it was measured, or why not.
+    ``lead`` is by how much more of it the model has than the first one, on the sequences that both were tried on, and
+    ``standard_error`` that of this difference.
     """
 
     name: str
     score: float | None
+    lead: float
     standard_error: float
     seconds: float
     note: str

@@ -101,7 +101,7 @@ class AtOnce(SequenceRuns):
             folder,
             parts,
             config,
-            (encoding, _raw(estimator, data)),
+            (encoding, raw_answers(estimator, data)),
             seen=parts.train,
             num_parameters=_count_weights(estimator),
             seconds=seconds,
@@ -132,7 +132,7 @@ class AtOnce(SequenceRuns):
     ) -> tuple[Encoding, torch.Tensor]:
         """Give logarithms of probabilities, or numbers in units of the encoding."""
         estimator, encoding = self.load(folder, config)
-        return encoding, _raw(estimator, encoding.encode(replace(sequences, targets=None), dtype=torch.float64))
+        return encoding, raw_answers(estimator, encoding.encode(replace(sequences, targets=None), dtype=torch.float64))
 
 
 def check_usable(dataset: Dataset, name: str) -> None:
@@ -191,7 +191,7 @@ def _sequences(batch: SequenceBatch) -> tuple[list[np.ndarray], dict[str, Any]]:
     return sequences, {"timespans": [spans[:length].numpy() for spans, length in pairs]}
 
 
-def _raw(estimator: Any, data: SequenceBatch) -> torch.Tensor:
+def raw_answers(estimator: Any, data: SequenceBatch) -> torch.Tensor:
     """Give logarithms of probabilities, or numbers in units of the encoding."""
     sequences, spans = _sequences(data)
     answer = getattr(estimator, "predict_proba", estimator.predict)(sequences, **spans)

@@ -28,7 +28,7 @@ from sostenuto.estimators.runs import (
     named_models,
 )
 from sostenuto.nn import LAYERS
-from sostenuto.report.contents.comparison import choice_section, others_section
+from sostenuto.report.contents.comparison import choice_reason, choice_section, others_section
 from sostenuto.report.page import render
 from sostenuto.report.section import Section
 from sostenuto.results import Candidate, FitResult
@@ -99,6 +99,7 @@ class Plan:
     config: RunConfig
     dataset: Dataset | None
     candidates: tuple[Candidate, ...] = ()
+    rule: str = ""
 
 
 def fit_run(request: FitRequest, *, resume: Path | None = None, audit: Audit | None = None) -> FittedRun | None:
@@ -179,7 +180,7 @@ def _layer(request: FitRequest, base: RunConfig, *, looks_inside: bool) -> str:
 
 def _chosen_plan(request: FitRequest, base: RunConfig, chosen: Chosen, data: DataConfig, dataset: Dataset) -> Plan:
     """Choose among the models that suit the data, within the budget."""
-    from sostenuto.estimators.runs.choice import can_choose, choose_model
+    from sostenuto.estimators.runs.choice import RULE, can_choose, choose_model
 
     if not can_choose(dataset):
         chosen = {**chosen, "model": {**chosen["model"], "layer": NETWORK}}
@@ -188,7 +189,7 @@ def _chosen_plan(request: FitRequest, base: RunConfig, chosen: Chosen, data: Dat
     settings = model_of("oscillators").settings(base, {}, chosen, data, dataset)
     seed, device = settings.training.seed, request.conditions.device
     choice = choose_model(dataset, settings.data, seed=seed, budget=request.budget, device=device)
-    return Plan(model_of(choice.name), choice.config, dataset, choice.candidates)
+    return Plan(model_of(choice.name), choice.config, dataset, choice.candidates, RULE)
 
 
 def _compared(request: FitRequest, plan: Plan, fitted: FittedRun) -> list[Section]:
@@ -198,7 +199,9 @@ def _compared(request: FitRequest, plan: Plan, fitted: FittedRun) -> list[Sectio
     require(plan.dataset is not None, "expected sequences with targets for --compare", "got series to forecast")
     assert plan.dataset is not None
     assert fitted.result is not None
-    names, limit = request.compare, request.budget
+    # A chosen network stands on the page already.
+    names = tuple(name for name in request.compare if not plan.candidates or name != plan.config.model.layer)
+    limit = request.budget
     others = train_compared(names, plan.dataset, plan.config, fitted.folder, limit, request.conditions)
     fitted.facts["compared"] = [{"name": other.model, "score": other.score} for other in others]
     fitted.rows[-2:-2] = [(f"  {other.model}", f"{other.score:.4f}") for other in others]
@@ -210,7 +213,9 @@ def _write_page(plan: Plan, fitted: FittedRun, sections: Sequence[Section], budg
     if plan.candidates:
         listed = [candidate.to_dict() for candidate in plan.candidates]
         write_atomically(fitted.folder / "choice.json", json.dumps(listed, indent=1))
-        name, is_accuracy = plan.config.model.layer, bool(fitted.result and fitted.result.classification)
-        reason = choice_section(plan.candidates, name, is_accuracy=is_accuracy, budget=budget)
-        sections = [reason, *sections]
+        name = plan.config.model.layer
+        known = {"is_accuracy": bool(fitted.result and fitted.result.classification), "budget": budget}
+        fitted.facts["candidates"], fitted.facts["rule"] = listed, plan.rule
+        fitted.rows[2:2] = [("choice", choice_reason(plan.candidates, name, **known)), ("", plan.rule)]
+        sections = [choice_section(plan.candidates, name, rule=plan.rule, **known), *sections]
     write_atomically(fitted.folder / "report.html", fitted.page(sections))

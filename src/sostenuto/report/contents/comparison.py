@@ -179,29 +179,39 @@ def _epochs(result: FitResult) -> str:
     return f"{len(result.curve.epochs)} epochs"
 
 
-def choice_section(candidates: Sequence[Candidate], chosen: str, *, is_accuracy: bool, budget: float) -> Section:
+def choice_reason(candidates: Sequence[Candidate], chosen: str, *, is_accuracy: bool, budget: float) -> str:
+    """Say in a sentence why the model was chosen."""
+    default, winner = candidates[0], next(candidate for candidate in candidates if candidate.name == chosen)
+    rivals = [candidate for candidate in candidates[1:] if candidate.score is not None]
+    if winner is not default:
+        return (
+            f"{chosen} was chosen: on training sequences that neither had seen it leads {default.name} by "
+            f"{_lead_text(winner, is_accuracy)}."
+        )
+    if not rivals:
+        return f"{chosen} was chosen: {_alone(winner, budget, is_accuracy)}."
+    leads = ", ".join(f"{candidate.name} by {_lead_text(candidate, is_accuracy)}" for candidate in rivals)
+    return f"{chosen} was chosen: no other model is shown to be better on unseen training sequences ({leads})."
+
+
+def choice_section(
+    candidates: Sequence[Candidate], chosen: str, *, rule: str, is_accuracy: bool, budget: float
+) -> Section:
     """Return the section on the choice among models, for a page made with `sostenuto.report.page.save`."""
     measure = "accuracy" if is_accuracy else "R²"
-    tried = [candidate for candidate in candidates if candidate.score is not None]
-    winner = next(candidate for candidate in candidates if candidate.name == chosen)
-    reason = (
-        f"{chosen} was chosen: its {measure} on training sequences that it had not seen is "
-        f"{_score_text(winner.score, is_accuracy)}."
-        if len(tried) > 1
-        else f"{chosen} was chosen: {_alone(winner, budget, is_accuracy)}."
-    )
-    rule = " A more expensive model has to lead by more than one standard error. The test part was not used."
+    reason = choice_reason(candidates, chosen, is_accuracy=is_accuracy, budget=budget)
+    rule = f" {rule} The test part was not used."
     head = (
         Column("Model"),
         Column(f"Unseen {measure}", numeric=True),
-        Column("Standard error", numeric=True),
+        Column(f"Lead over {candidates[0].name}", numeric=True),
         Column("Time", numeric=True),
     )
     rows = tuple(
         (
             Cell(candidate.name, candidate.note),
             Cell(_score_text(candidate.score, is_accuracy)),
-            Cell(_score_text(candidate.standard_error, is_accuracy) if candidate.score is not None else "–"),
+            Cell("–" if candidate.score is None or candidate is candidates[0] else _lead_text(candidate, is_accuracy)),
             Cell(duration(candidate.seconds) if candidate.score is not None else "–"),
         )
         for candidate in candidates
@@ -215,6 +225,13 @@ def _alone(winner: Candidate, budget: float, is_accuracy: bool) -> str:
     if is_accuracy and winner.score == 1:
         return "no answer on training sequences that it had not seen is wrong, so that no other can lead"
     return f"it is the only model that was tried within {duration(budget)}"
+
+
+def _lead_text(candidate: Candidate, is_accuracy: bool) -> str:
+    lead, error = candidate.lead, candidate.standard_error
+    if is_accuracy:
+        return f"{100 * lead:.1f} ± {100 * error:.1f} points".replace("-", "−")
+    return f"{lead:.3f} ± {error:.3f}".replace("-", "−")
 
 
 def _score_text(score: float | None, is_accuracy: bool) -> str:
