@@ -9,7 +9,7 @@ from sklearn.base import clone
 import sostenuto as so
 from sostenuto.checks import InputError
 from sostenuto.estimators.forecast.backtest import LagRidge
-from sostenuto.estimators.forecast.mixture import conformal_quantile, recent_change
+from sostenuto.estimators.forecast.mixture import conformal_quantile, recent_change, rising
 from sostenuto.estimators.forecast.series import MOMENT, calendar_season, find_seasons
 from sostenuto.estimators.forecast.smoothing import SMOOTHERS, smoothed_forecasts
 
@@ -411,6 +411,19 @@ def test_the_calendar_knows_days_hours_and_weeks(start, step, expected):
     count, unit = int(step[:-1]), step[-1]
     times = np.datetime64(start) + np.arange(20) * np.timedelta64(count, unit)
     assert calendar_season(times.astype(MOMENT)) == expected
+
+
+def test_intervals_do_not_narrow_with_the_horizon():
+    walk = np.random.default_rng(3).normal(size=120).cumsum()
+    fitted = so.Forecaster(10, random_state=0).fit(np.stack([walk, walk[::-1] + 5 * np.cos(np.arange(120))], 1))
+    for coverage in (0.5, 0.8, 0.95):
+        low, high = fitted.predict_interval(coverage=coverage)
+        assert (np.diff(high - low, axis=0) >= -1e-9).all()
+    scores = np.abs(np.random.default_rng(0).normal(size=(30, 12, 1)))
+    own = conformal_quantile(scores, 0.8)
+    assert (np.diff(own[:, 0]) < 0).any()
+    assert (np.diff(rising(own)[:, 0]) >= 0).all()
+    assert rising(own).mean() == pytest.approx(own.mean())
 
 
 def test_few_stretches_of_a_horizon_widen_intervals():

@@ -2,7 +2,7 @@
 
 Every series is backtested: three fits, each on the past of its fold, forecasts from up to 20 origins inside it. The
 seasonal-naive forecast is told the true season; the forecaster looks for it itself. Settings were chosen on
-`CHOSEN_ON`; the others had no part in it. Intervals are also judged on many draws of `LAWS`, one forecast each.
+`CHOSEN_ON`; the others had no part in it. `sostenuto bench forecast_intervals` judges the intervals.
 """
 
 import time
@@ -24,7 +24,6 @@ CHOSEN_ON = (
     "level shifts", "random walk", "damped oscillation", "second order", "pressure", "sunspots",
 )  # fmt: skip
 FOLDS = 3
-DRAWS, AHEAD = 60, 12
 Series = tuple[np.ndarray, int, int]
 """Values, the steps to forecast, the season in steps (0: none)."""
 
@@ -40,7 +39,7 @@ def two_seasons(generator: np.random.Generator) -> Series:
     hours = np.arange(24 * 7 * 10)
     week = 1 + 0.35 * (hours // 24 % 7 < 5)
     day = np.exp(-(((hours % 24 - 9) / 2.5) ** 2) / 2) + 1.2 * np.exp(-(((hours % 24 - 18) / 3) ** 2) / 2)
-    return 100 * week * day + 40 + _autoregression((0.8,), 5 * generator.normal(size=len(hours))), 24, 168
+    return 100 * week * day + 40 + autoregression((0.8,), 5 * generator.normal(size=len(hours))), 24, 168
 
 
 def growth(generator: np.random.Generator) -> Series:
@@ -53,7 +52,7 @@ def growth(generator: np.random.Generator) -> Series:
 
 def second_order(generator: np.random.Generator) -> Series:
     """Draw an autoregression of order 2, a noisy oscillation of some 14 steps."""
-    return _autoregression((1.6, -0.8), generator.normal(size=800)), 12, 0
+    return autoregression((1.6, -0.8), generator.normal(size=800)), 12, 0
 
 
 def damped_oscillation(generator: np.random.Generator) -> Series:
@@ -61,7 +60,7 @@ def damped_oscillation(generator: np.random.Generator) -> Series:
     struck = 2 * generator.normal(size=900) * (generator.uniform(size=900) < 0.03) + 0.02 * generator.normal(size=900)
     turn = 2 * np.cos(2 * np.pi / 37) * np.exp(-0.01)
     drift = np.cumsum(0.01 + 0.03 * generator.normal(size=900))
-    return _autoregression((turn, -np.exp(-0.02)), 0.2 * struck) + drift, 14, 37
+    return autoregression((turn, -np.exp(-0.02)), 0.2 * struck) + drift, 14, 37
 
 
 def level_shifts(generator: np.random.Generator) -> Series:
@@ -95,22 +94,12 @@ GENERATED: dict[str, Callable[[np.random.Generator], Series]] = {
     "Mackey-Glass": mackey_glass,
     "random walk": random_walk,
 }
-LAWS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "season": lambda noise: 3 * np.sin(2 * np.pi * np.arange(len(noise)) / 12) + noise,
-    "trend": lambda noise: 0.05 * np.arange(len(noise)) + noise,
-    "autoregression": lambda noise: _autoregression((0.8,), noise),
-    "random walk": np.cumsum,
-    "season on a walk": lambda noise: 3 * np.sin(2 * np.pi * np.arange(len(noise)) / 12) + 0.3 * np.cumsum(noise),
-}
-"""What is made of normal noise to see how many values lie inside intervals."""
 ARCHIVED = {"google": ("google-stock", 14, 5), "pressure": ("ucr/PigCVP", 20, 0)}
 """Series of data sets that must be at hand: the closing price, and the first pig's central venous pressure."""
 NAMES = (*CLASSICS, *ARCHIVED, *GENERATED)
 
 
-def run(
-    progress: bool = True, names: tuple[str, ...] = NAMES, data_dir: str | None = None, draws: int = DRAWS
-) -> dict[str, Any]:
+def run(progress: bool = True, names: tuple[str, ...] = NAMES, data_dir: str | None = None) -> dict[str, Any]:
     """Return rmse of each method on each series, ratios of the forecaster's to the others', seconds, and coverage."""
     record: dict[str, Any] = {"folds": FOLDS, "chosen_on": list(CHOSEN_ON), "series": {}, "left_out": {}}
     for name in tqdm(names, desc="forecasting", unit="series", disable=not progress):
@@ -123,22 +112,7 @@ def run(
     rows = record["series"].values()
     record["ahead_of_all"] = sum(max(row["ratios"].values()) < 1 for row in rows)
     record["not_worse_than_any"] = sum(max(row["ratios"].values()) <= 1.005 for row in rows)
-    record["intervals"] = {law: {str(steps): covered(law, steps, draws) for steps in (60, 150, 400)} for law in LAWS}
     return record
-
-
-def covered(law: str, steps: int, draws: int) -> dict[str, float]:
-    """Give the share of values inside 90 % intervals after ``steps`` of a law, of the nearest and farthest third."""
-    inside = []
-    for seed in range(draws):
-        values = LAWS[law](np.random.default_rng(seed).normal(size=steps + AHEAD))
-        low, high = Forecaster(AHEAD, random_state=0).fit(values[:steps]).predict_interval()[..., 0]
-        inside.append((low <= values[steps:]) & (values[steps:] <= high))
-    covered_values = np.array(inside)
-    error = float(covered_values.mean(1).std(ddof=1)) / draws**0.5
-    near, far = covered_values[:, : AHEAD // 3], covered_values[:, -AHEAD // 3 :]
-    means = {"mean": covered_values, "near": near, "far": far}
-    return {"standard_error": error} | {name: float(part.mean()) for name, part in means.items()}
 
 
 def load(name: str, data_dir: str | None = None) -> Series:
@@ -175,7 +149,8 @@ def measure(values: np.ndarray, horizon: int, season: int) -> dict[str, Any]:
     }
 
 
-def _autoregression(weights: tuple[float, ...], noise: np.ndarray) -> np.ndarray:
+def autoregression(weights: tuple[float, ...], noise: np.ndarray) -> np.ndarray:
+    """Draw an autoregression, the nearest weight first."""
     out = np.zeros(len(noise))
     for step in range(len(noise)):
         out[step] = noise[step] + sum(w * out[step - k] for k, w in enumerate(weights, 1) if step >= k)

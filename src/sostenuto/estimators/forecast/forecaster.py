@@ -15,6 +15,7 @@ from sostenuto.estimators.forecast.mixture import (
     conformal_quantile,
     fit_mixture,
     recent_change,
+    rising,
     view_base,
 )
 from sostenuto.estimators.forecast.series import ForecastSeries, fill_by_season, next_times, read_series, read_times
@@ -165,12 +166,13 @@ class Forecaster(ForecastState):
         autocorrelation; the quantile is that of ⌈(m + 1)·coverage⌉ of m. If the ratios and the future one were
         exchangeable, and m = n, the interval would hold the value with a probability of at least ``coverage``. It is
         about each horizon alone, not about all at once. Where fewer than coverage / (1 − coverage) stretches of a
-        horizon's length were seen, the interval is at least as wide as Student's for as many normal errors.
+        horizon's length were seen, the interval is at least as wide as Student's for as many normal errors. Widths rise
+        with the horizon, by isotonic regression.
         """
         wanted = self.coverage if coverage is None else coverage
         check_fraction("coverage", wanted)
         series, several = self._given(y, covariates, times, future_covariates)
-        ratio = conformal_quantile(self.scores_, wanted)
+        ratio = rising(conformal_quantile(self.scores_, wanted))
         ends = []
         for each in series:
             forecast, half = self._forecast(each), ratio * recent_change(each.values, self._window())[-1]
