@@ -127,8 +127,13 @@ class AuditContext:
         spread = float(self.data.true_steps().std(correction=0))
         return spread if spread > 0 else 1.0
 
-    def affordable(self, *, forward: float = 0.0, backward: float = 0.0, data: EvalBatch | None = None) -> EvalBatch:
-        """Take as many sequences as so many calls and gradients of each leave time for, drawn by chance."""
+    def affordable(
+        self, *, forward: float = 0.0, backward: float = 0.0, data: EvalBatch | None = None, beyond: float = 1.0
+    ) -> EvalBatch:
+        """Take as many sequences as so many calls and gradients of each leave time for, drawn by chance.
+
+        More than the budget's number are taken where a share ``beyond`` of the time is enough.
+        """
         data = self.data if data is None else data
         each = forward * self.cost.forward + backward * self.cost.backward
         count = int(self.share / each) if each > 0 else len(data.values)
@@ -137,6 +142,7 @@ class AuditContext:
                 f"expected {LEAST_ROWS} sequences to take at most {duration(self.share)}, got an estimate of "
                 f"{duration(LEAST_ROWS * each)}; allow more with max_seconds."
             )
+        count = max(min(count, self.budget.sequences), int(beyond * count))
         return data.sample(count, self.seed, balanced=False)
 
     def few(self, most: int) -> dict[str, Any]:

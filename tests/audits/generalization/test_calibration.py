@@ -68,6 +68,19 @@ def test_scores_times_a_number_are_not_calibrated(scale, label):
     assert ("no more than chance explains" in found.summary()) == (scale == 1.0)
 
 
+def test_errors_that_cancel_are_neither_overconfident_nor_underconfident():
+    """Half of the answers are 95 % sure and right in 75 of 100, half are 60 % sure and right in 80 of 100."""
+    odds = torch.tensor([0.95, 0.6]).logit().repeat(500)
+    place = torch.arange(1000) // 2 % 100
+    right = place < torch.tensor([75, 80]).repeat(500)
+    X = torch.stack([odds, torch.zeros(1000)], 1)[:, None]
+    found = calibration(Known(), X, torch.where(right, 0, 1))
+    assert abs(found.overconfidence) < 0.001
+    judged = all_checks()["calibration"].judge(found, all_thresholds()["calibration"])
+    assert (judged.outcome, judged.label) == ("caution", "Uneven confidence")
+    assert judged.basis.startswith("It is too sure of some answers and not sure enough of others")
+
+
 def test_bins_hold_every_answer_once():
     confidence = np.array([0.0, 0.1, 0.5, 0.999, 1.0])
     found = reliability_bins(confidence, np.array([True, False, True, True, True]), 10)

@@ -12,7 +12,7 @@ def audited(answer, X, y, **options):
 
 @pytest.mark.parametrize(
     ("share", "label"),
-    [(0.0, "Hardly better than guessing"), (0.03, "Hardly better than guessing"), (0.3, "Better than guessing")],
+    [(0.0, "No better than guessing"), (0.03, "Hardly better than guessing"), (0.3, "Better than guessing")],
 )
 def test_a_model_that_gains_next_to_nothing_is_told_from_one_that_is_undecided(share, label):
     """It answers the first class always, or knows a few of the second."""
@@ -23,6 +23,12 @@ def test_a_model_that_gains_next_to_nothing_is_told_from_one_that_is_undecided(s
     verdict = audited(lambda x: torch.cat([0.5 - x[:, 0], x[:, 0] - 0.5], 1), X + distinct(400), y)
     assert verdict.label == label
     assert verdict.outcome == ("good" if share > 0.1 else "bad")
+
+
+def test_one_answer_to_all_is_no_better_than_guessing_whichever_class_it_is():
+    X, y = distinct(90).expand(-1, 3, 1), torch.arange(90) % 3
+    verdict = audited(lambda x: torch.tensor([0.0, 0.0, 1.0]) + 0 * x[:, 0], X, y)
+    assert (verdict.outcome, verdict.label) == ("bad", "No better than guessing")
 
 
 def test_a_coin_is_not_called_hardly_better_by_few_answers():

@@ -11,6 +11,7 @@ from torch import nn
 from sostenuto.audits.audit import audit
 from sostenuto.audits.memory.data_memory import CHECK, data_memory
 from sostenuto.audits.memory.proved import proved_memory
+from sostenuto.benchmarks._audited_models import Weighted
 from sostenuto.checks import InputError
 from sostenuto.models.prediction import SequenceClassifier
 from sostenuto.nn import RNN, Stack, UnICORNN
@@ -358,3 +359,10 @@ def test_equal_or_single_sequences_are_refused():
         data_memory(Filter(0.5**TIME), torch.randn(1, STEPS, 1))
     with pytest.raises(InputError, match="expected sequences that differ from each other, got equal ones"):
         data_memory(Filter(0.5**TIME), torch.zeros(5, STEPS, 1))
+
+
+def test_a_model_of_the_last_step_depends_on_the_last_step():
+    x = torch.randn(40, 12, 1, generator=torch.Generator().manual_seed(0))
+    found = data_memory(Weighted(torch.eye(12)[-1]), x)
+    assert found.depends_on == 1
+    assert "Answers depend on the last step: older input changes none" in found.summary()

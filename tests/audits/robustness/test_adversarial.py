@@ -6,10 +6,11 @@ import pytest
 import torch
 from torch import nn
 
+import sostenuto as so
 from sostenuto.audits.robustness.adversarial import adversarial_accuracy
 from sostenuto.audits.robustness.attacks import project, random_start, size, steepest
 from sostenuto.checks import InputError
-from tests.laws.audit_laws import AuditLaws
+from tests.laws.audit_laws import Answering, AuditLaws
 
 
 class Linear(nn.Module):
@@ -193,3 +194,12 @@ def test_agrees_with_foolbox_on_bounded_input(trained, attack, norm):
 def test_bad_options_are_refused(options, message):
     with pytest.raises(InputError, match=message):
         adversarial_accuracy(Linear(torch.ones(2, 1)), torch.ones(3, 2, 1), [1, 1, 0], **options)
+
+
+def test_an_audit_attacks_more_sequences_where_they_take_little_time():
+    X = 2 * torch.rand(600, 4, 1, generator=torch.Generator().manual_seed(0)) - 1
+    X = X + 0.04 * X.sign()
+    model = Answering(lambda x: torch.cat([-x[:, -1], x[:, -1]], 1))
+    report = so.audit(model, X, (X[:, -1, 0] > 0).long(), checks="attack", progress=False)
+    assert report.attack.count == 600
+    assert report.verdicts["attack"].label == "Steady"  # 2 % is lost, which 128 sequences could not tell from 5 %

@@ -1,5 +1,7 @@
 # ruff: noqa: ARG005, N803, N806 (X is the name of the contract, f(h, x) that of a step)
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -176,3 +178,12 @@ def test_products_with_the_jacobian_are_those_of_the_whole_matrix(layer):
     h, x = torch.randn(3, 24).double(), torch.randn(3, 2).double()
     frame = torch.randn(3, 24, 4).double()
     torch.testing.assert_close(step.carry(h, x, frame), step.jacobian(h, x) @ frame)
+
+
+def test_an_exponent_with_a_wide_interval_is_not_said_to_be_neutral():
+    found = lyapunov_spectrum(lambda h, x: 0.9 * h, start=[[1.0], [1.0]], steps=50)
+    assert "small changes of the state fade" in found.summary()
+    wide = replace(found, standard_error=(1.0,))
+    assert "small changes of the state may grow or fade" in wide.summary()
+    narrow = replace(found, exponents=(1e-5,), standard_error=(1e-4,))
+    assert "small changes of the state neither grow nor fade" in narrow.summary()

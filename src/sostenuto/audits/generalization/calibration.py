@@ -30,6 +30,9 @@ REPEATS = 4
 UNEVEN = 0.01
 """So often would chance alone make some class of an honest model seem told too boldly or too timidly."""
 
+DOUBT = 2.0
+"""Standard errors within which confidence and accuracy are the same on the whole."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration(AuditResult):
@@ -165,8 +168,11 @@ def _judge(result: Calibration, limits: Mapping[str, float]) -> Judged:
         )
     if measures.calibration_error <= measures.calibrated_most:
         return Judged("unknown", UNDECIDED, f"{basis} Chance alone would show as much once in 20 to 200 audits.")
-    label = "Overconfident" if result.overconfidence > 0 else "Underconfident"
-    return Judged("bad" if measures.calibration_error > limits["broken"] else "caution", label, basis)
+    outcome = "bad" if measures.calibration_error > limits["broken"] else "caution"
+    if abs(result.overconfidence) <= DOUBT * measures.accuracy_error:
+        told = "It is too sure of some answers and not sure enough of others, though on the whole the two cancel."
+        return Judged(outcome, "Uneven confidence", f"{told} {basis}")
+    return Judged(outcome, "Overconfident" if result.overconfidence > 0 else "Underconfident", basis)
 
 
 CHECK = Check(

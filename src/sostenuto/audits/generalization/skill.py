@@ -49,6 +49,12 @@ class Skill(AuditResult):
     marks: Numbers = ()
 
     @property
+    def is_constant(self) -> bool:
+        """Say whether it is right in every sequence of one class and in none of the others, as one answer to all is."""
+        shares = [share for count, share, *_ in self.per_class if count]
+        return bool(shares) and sorted(shares) == [*[0.0] * (len(shares) - 1), 1.0]
+
+    @property
     def best_baseline(self) -> str:
         """Name the baseline with the best score; empty without any."""
         choose = max if self.measure == "accuracy" else min
@@ -211,6 +217,9 @@ def _judge(result: Skill, limits: Mapping[str, float]) -> Judged:
     basis += f"{limits['least']:.0f} different sequences are asked for."
     if result.distinct < limits["least"]:
         return Judged("unknown", UNDECIDED, f"{basis} There are too few, {result.distinct}, to tell.")
+    if result.is_constant:
+        told = "It is right in every sequence of one class and in none of the others, as one answer to all is."
+        return Judged("bad", "No better than guessing", f"{told} {basis}")
     if result.gained_high <= 0:
         return Judged("bad", "No better than guessing", basis)
     possible = 1 - result.guess if result.measure == "accuracy" else 1.0

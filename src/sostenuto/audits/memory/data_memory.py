@@ -193,7 +193,8 @@ class DataMemory(AuditResult):
             if self.noise > self.tolerance:
                 return f"The model's own noise is larger than {size}, so how far back answers depend is not told"
             return f"Answers depend on all of the input: even the oldest changes some by more than {size}"
-        return f"Answers depend on the last {self.depends_on} steps: older input changes none by more than {size}"
+        last = "last step" if self.depends_on == 1 else f"last {self.depends_on} steps"
+        return f"Answers depend on the {last}: older input changes none by more than {size}"
 
     def plot(self, ax: Any) -> None:
         """Draw what is left of the input's effect by its age, with its interval."""

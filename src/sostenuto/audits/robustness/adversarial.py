@@ -8,11 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sostenuto.audits.base import Check, Judged
+from sostenuto.audits.base import UNDECIDED, Check, Judged
 from sostenuto.audits.batches import EvalBatch, eval_batch
 from sostenuto.audits.context import AuditContext
 from sostenuto.audits.intervals import lost_interval
 from sostenuto.audits.model import audited, place_of
+from sostenuto.audits.recognize import BlackBox
 from sostenuto.audits.robustness.attacks import (
     NORMS,
     Bounds,
@@ -54,6 +55,11 @@ MEASURE = {
     "step-l2": "in any one step (Euclidean)",
 }
 
+_STEPS_AT_ONCE = 2**15
+"""Steps, over all sequences, whose graph an audit's attack holds at a time."""
+BEYOND = 0.25
+"""The share of a check's time in which more sequences may be attacked than the budget's number."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class AdversarialScores(ScoreCurve):
@@ -62,7 +68,8 @@ class AdversarialScores(ScoreCurve):
     ``relative`` says that ε counts in standard deviations of each channel. ``median_size`` is the median size of the
     changes DeepFool needed, over the sequences that were right and that it turned; None for other attacks, which use
     the whole ball, and where nothing was turned. ``by_attack`` are the scores each attack leaves alone, ``masked`` the
-    signs that gradients do not show the way, empty where there are none.
+    signs that gradients do not show the way, empty where there are none. ``gradients`` is False of an estimator
+    that has none, which attacks could ask for answers alone.
     """
 
     attack: str
@@ -72,6 +79,7 @@ class AdversarialScores(ScoreCurve):
     median_size: float | None
     by_attack: dict[str, tuple[float, ...]] = field(default_factory=dict)
     masked: str = ""
+    gradients: bool = True
 
     @property
     def strengths(self) -> Numbers:
@@ -89,6 +97,8 @@ class AdversarialScores(ScoreCurve):
             said += f"; {self.guess_words}"
         if self.median_size is not None:
             said += f"; half of the sequences it turned needed {number(self.median_size, digits=3)} or less"
+        if not self.gradients:
+            return f"{said}. It has no gradients, so attacks asked for answers alone."
         return f"{said}. Gradients are masked: {self.masked}." if self.masked else f"{said}."
 
     def plot(self, ax: Any) -> None:
@@ -175,7 +185,7 @@ def adversarial_accuracy(
     require(attack != "deepfool" or not relative, "expected relative=False for DeepFool", "got True")
     with audited(model, seed), torch.backends.cudnn.flags(enabled=False):
         attacker = _Attacker(model, data, norm, relative, steps, step_size, restarts, bounds, seed, batch_size)
-        median, masked = None, ""
+        median, masked, gradients = None, "", not isinstance(model, BlackBox)
         if attack == "deepfool":
             median, left = attacker.deepfool(radii, candidates, overshoot)
             marks = {attack: left}
@@ -184,7 +194,7 @@ def adversarial_accuracy(
             names = [name for name in ways if attack in (name, "best")]
             require(bool(names), f"expected one answer per sequence for attack={attack!r}", "got one per step")
             marks = {name: [attacker.left(ways[name], radius) for radius in radii] for name in names}
-            if attack == "best":
+            if attack == "best" and gradients:
                 masked = masking(attacker.evidence(radii, marks))
     best = [_worst_of(data, [left[place] for left in marks.values()]) for place in range(len(radii))]
     intervals = [lost_interval(data, attacker.clean, left, seed) for left in best]
@@ -212,6 +222,7 @@ def adversarial_accuracy(
         median_size=median,
         by_attack={name: tuple(data.score(float(part.sum())) for part in left) for name, left in marks.items()},
         masked=masked,
+        gradients=gradients,
         count=data.count,
         marks=tuple((best[int(np.argmax(radii))] / data.answers_of).tolist()),
         most_lost=data.most_lost(attacker.clean, best[int(np.argmax(radii))]),
@@ -414,7 +425,8 @@ def _run(context: AuditContext) -> AdversarialScores:
     steps = context.budget.attack_steps
     # Three radii: an ascent from each start, a random search, and a few more calls that look for masked gradients.
     starts = context.budget.restarts + context.is_regression
-    data = context.affordable(backward=3 * steps * starts + 1, forward=3 * steps + 2 * REPEATS)
+    calls = {"backward": 3 * steps * starts + 1, "forward": 3 * steps + 2 * REPEATS}
+    data = context.affordable(**calls, data=context.test, beyond=BEYOND)
     return adversarial_accuracy(
         context.model,
         data.values,
@@ -426,12 +438,15 @@ def _run(context: AuditContext) -> AdversarialScores:
         restarts=context.budget.restarts,
         lengths=data.lengths,
         seed=context.seed,
+        batch_size=min(max(1, _STEPS_AT_ONCE // data.values.shape[1]), 256),
         **context.unit,
     )
 
 
 def _judge(result: AdversarialScores, limits: Mapping[str, float]) -> Judged:
     judged = judge_loss(result, limits)
+    if not result.gradients and judged.outcome != "bad":
+        return Judged("unknown", UNDECIDED, judged.basis)
     if result.masked and judged.outcome != "bad":
         # What gradients do not find may still be there, so nothing good can be said.
         return Judged("caution", "Masked", judged.basis)

@@ -92,7 +92,8 @@ class LyapunovSpectrum(AuditResult):
     def course(self) -> str:
         """Say what small changes do; one that needs over a thousand steps to grow or fade by e does hardly either."""
         if self.verdict == "neutral":
-            return "they neither grow nor fade"
+            doubtful = abs(self.largest) * self.step_time > NEUTRAL
+            return "they may grow or fade" if doubtful else "they neither grow nor fade"
         hardly = "hardly " if abs(self.largest) * self.step_time <= NEUTRAL else ""
         return f"they {hardly}{'fade' if self.verdict == 'contracting' else 'grow'}"
 
