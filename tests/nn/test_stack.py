@@ -235,21 +235,24 @@ def test_files_with_values_for_differences_are_read():
     with torch.no_grad():
         for parameter in stack.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
-    older = {name: value for name, value in stack.state_dict().items() if "start_" not in name}
-    for name, start in stack.state_dict().items():
+    newer = stack.state_dict()
+    older = {name: value for name, value in newer.items() if "start_" not in name and "delta_" not in name}
+    for name, start in newer.items():
         if "start_" in name:
-            older[name.replace("start_", "")] = older[name.replace("start_", "")] + start
-    assert len(stack.state_dict()) - len(older) == 4 * 5
-    for file in (older, stack.state_dict()):
+            older[name.replace("start_", "vector_")] = start + newer[name.replace("start_", "delta_")]
+    assert len(newer) - len(older) == 4 * 5
+    for file in (older, newer):
         again = Stack(2, 5, num_layers=2, bidirectional=True, clock=True)
         again.load_state_dict(file)
         assert torch.equal(again(x)[0], stack(x)[0])
+    with pytest.raises(RuntimeError, match="start_norm_l0"):
+        again.load_state_dict(dict(stack.named_parameters()))
 
 
 def test_a_new_start_forgets_the_old_one():
     stack = Stack(2, 6)
     drawn_around_0(stack)
     stack.reset_parameters()
-    assert all(value.abs().max() == 0 for name, value in stack.named_parameters() if "vector_" in name)
+    assert all(value.abs().max() == 0 for name, value in stack.named_parameters() if "delta_" in name)
     assert stack.weight("vector_norm", 0, False).tolist() == [1.0] * 6
     assert 1 / stack.recurrence.decay()[-1].item() == pytest.approx(1000.0, rel=1e-4)

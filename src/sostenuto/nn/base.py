@@ -213,53 +213,44 @@ class RecurrentLayer(Contract, ConstrainedModule, ABC):
         self.register_parameter(full, nn.Parameter(torch.empty(*shape, **self._factory)))
         self._weight_names[layer * self.num_directions + reverse].append(full)
 
-    def rename_vectors(self) -> None:
-        """Call the vectors among the weights ``vector_…``: loops that draw every ``weight_…`` anew expect matrices."""
-        for names in self._weight_names:
-            for place, name in enumerate(names):
-                weight = self._parameters.get(name)  # a constrained one is none of them
-                if weight is not None and weight.ndim == 1 and name.startswith("weight_"):
-                    names[place] = self._renamed[name] = f"vector_{name.removeprefix('weight_')}"
-                    del self._parameters[name]
-                    self.register_parameter(names[place], weight)
+    def hold_differences(self, *names: str) -> None:
+        """Let parameters of these names be called ``delta_…``, and hold how far they have moved from their start.
 
-    @property
-    def renamed_vectors(self) -> list[str]:
-        """List the names that `rename_vectors` gave."""
-        return list(self._renamed.values())
-
-    def keep_starts(self, *names: str) -> None:
-        """Let parameters hold what they have moved by, from the values that they have now: buffers ``start_…``.
-
-        So loops that draw all parameters anew around 0 leave near their start what must not be near 0.
+        So loops that draw all parameters anew, around 0, leave near its start what must not be near 0. `weight` gives
+        values; `keep_starts` begins it.
         """
-        for name in names:
-            value = self._parameters[name]
-            assert value is not None
-            self.register_buffer(f"start_{name}", value.detach().clone())
-            value.detach().zero_()
+        for own in self._weight_names:
+            for place, name in enumerate(own):
+                if name in names:
+                    own[place] = self._renamed[name] = f"delta_{name.split('_', 1)[1]}"
+                    self.register_parameter(own[place], self._parameters.pop(name))
+
+    def keep_starts(self) -> None:
+        """Take the values that are held now for starts, buffers ``start_…``; differences are 0."""
+        for name in self._renamed.values():
+            held = self.get_parameter(name).detach()
+            self.register_buffer(_start_of(name), held.clone())
+            held.zero_()
 
     def drop_starts(self) -> None:
-        """Let all parameters hold values again, which their starts are added to."""
-        for name in [name for name in self._buffers if name.startswith("start_")]:
-            value, start = self._parameters[name.removeprefix("start_")], self._buffers.pop(name)
-            assert value is not None
-            assert start is not None
-            value.detach().add_(start)
+        """Let all parameters hold values, until `keep_starts`."""
+        for name in self._renamed.values():
+            start = self._buffers.pop(_start_of(name), None)
+            if start is not None:
+                self.get_parameter(name).detach().add_(start)
 
     def read_parameter(self, name: str) -> Tensor:
         """Give a parameter as a plain tensor; a constrained one comes constrained, a difference with its start."""
-        value, start = super().read_parameter(name), self._buffers.get(f"start_{name}")
+        value, start = super().read_parameter(name), self._buffers.get(_start_of(name))
         return value if start is None else value + start
 
     def _load_from_state_dict(self, *read: Any, **named: Any) -> None:
-        """Read files without starts too, where parameters hold values."""
+        """Read values, as files from before there were differences hold them, as starts."""
         state_dict, prefix, *_ = read
-        for name in self._buffers:
-            value = state_dict.get(prefix + name.removeprefix("start_"))
-            if prefix + name not in state_dict and value is not None:
-                state_dict[prefix + name] = value
-                state_dict[prefix + name.removeprefix("start_")] = torch.zeros_like(value)
+        for name in self._renamed.values():
+            value = state_dict.pop(prefix + name.replace("delta_", "vector_", 1), None)
+            if value is not None:
+                state_dict[prefix + _start_of(name)], state_dict[prefix + name] = value, torch.zeros_like(value)
         super()._load_from_state_dict(*read, **named)
 
     @property
@@ -416,6 +407,10 @@ def weight_name(name: str, layer: int, reverse: bool) -> str:
     'weight_ih_l1_reverse'
     """
     return f"{name}_l{layer}" + ("_reverse" if reverse else "")
+
+
+def _start_of(name: str) -> str:
+    return name.replace("delta_", "start_", 1)
 
 
 def uniform_by_width(layer: RecurrentLayer) -> None:

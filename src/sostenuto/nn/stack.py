@@ -21,6 +21,8 @@ from sostenuto.ops.dispatch import runs_eagerly
 RECURRENCES = tuple(name for name in LAYERS if name not in ("stack", "lstm", "gru", "rnn"))
 """Recurrences that a block can hold, by name."""
 
+_VECTORS = "vector_norm", "vector_scale", "vector_direct"
+"""What surrounds a recurrence and starts away from 0; parameters hold differences from there."""
 _NOISE_STEPS, _NOISE_ROWS = 256, 8
 _LARGEST = 1e4
 _LEAST_TIME = 0.02
@@ -77,13 +79,13 @@ class Stack(RecurrentLayer):
         dtype: as in torch.
 
     Parameters of block ℓ: those of the recurrence under ``recurrence.`` (``recurrence_reverse.`` for the second
-    direction); ``weight_ih_l{ℓ}`` W and ``bias_ih_l{ℓ}`` b where widths differ; ``vector_norm_l{ℓ}`` and
-    ``bias_norm_l{ℓ}``; ``vector_scale_l{ℓ}`` p and ``vector_direct_l{ℓ}`` q; ``weight_gate_l{ℓ}`` M over N and
+    direction); ``weight_ih_l{ℓ}`` W and ``bias_ih_l{ℓ}`` b where widths differ; ``delta_norm_l{ℓ}`` and
+    ``bias_norm_l{ℓ}``; ``delta_scale_l{ℓ}`` p and ``delta_direct_l{ℓ}`` q; ``weight_gate_l{ℓ}`` M over N and
     ``bias_gate_l{ℓ}`` m, n; ``vector_clock_l0`` k and ``bias_clock_l0`` c. With N units and damped oscillators
-    3N² + 11N numbers per block, N + 1 more for a clock, and N(d + 1) more for W and b. Vectors of damped oscillators
-    are called ``vector_…`` here too, as poles are, ``recurrence.vector_hh_l0``. What is called so, but for the clock,
-    holds the difference from its start value, a buffer ``start_vector_…``: loops written for `torch.nn.LSTM` that draw
-    every weight anew, or every parameter around 0, leave a stack that learns.
+    3N² + 11N numbers per block, N + 1 more for a clock, and N(d + 1) more for W and b. Poles and read-outs of damped
+    oscillators are ``recurrence.delta_hh_l{ℓ}`` and ``recurrence.delta_hr_l{ℓ}``. What is called ``delta_…`` holds the
+    difference from its start, a buffer ``start_…``: loops written for `torch.nn.LSTM` that draw every weight anew by
+    its name, or every parameter around 0, leave a stack that learns.
 
     >>> layer = Stack(2, 8, num_layers=2, batch_first=True)
     >>> output, (y, z) = layer(torch.zeros(3, 50, 2))
@@ -142,14 +144,16 @@ class Stack(RecurrentLayer):
             made = self.layer(size, size, self.num_layers, self.bias, **self._options, **self._factory)
             made._step_cache = self._step_cache
             if self.layer is DampedOscillators:
-                made.rename_vectors()
+                names = [weight_name(name, *cell) for cell in made.cells() for name in ("weight_hh", "weight_hr")]
+                made.hold_differences(*names)
             self.add_module("recurrence_reverse" if reverse else "recurrence", made)
         if self.fan_in(layer) != size:
             self.new_parameter("weight_ih", layer, reverse, size, self.fan_in(layer))
             if self.bias:
                 self.new_parameter("bias_ih", layer, reverse, size)
-        for name in ("vector_norm", "bias_norm", "vector_scale", "vector_direct"):
+        for name in (*_VECTORS, "bias_norm"):
             self.new_parameter(name, layer, reverse, size)
+        self.hold_differences(*(weight_name(name, layer, reverse) for name in _VECTORS))
         self.new_parameter("weight_gate", layer, reverse, 2 * size, size)
         if self.bias:
             self.new_parameter("bias_gate", layer, reverse, 2 * size)
@@ -171,7 +175,7 @@ class Stack(RecurrentLayer):
         for layer in inner:
             layer.reset_parameters()
         for layer, reverse in self.cells():
-            for name in ("vector_norm", "vector_scale", "vector_direct"):
+            for name in _VECTORS:
                 nn.init.ones_(self.weight(name, layer, reverse))
             nn.init.zeros_(self.weight("bias_norm", layer, reverse))
             bound = math.sqrt(3 / self.hidden_size)
@@ -190,10 +194,8 @@ class Stack(RecurrentLayer):
             if self.init == "tuned":
                 _space_time_scales(self.inner(reverse), layer, self.time_scales)
             self._scale_to_unit_size(layer, reverse)
-        vectors = "vector_norm", "vector_scale", "vector_direct"
-        self.keep_starts(*(weight_name(name, *cell) for cell in self.cells() for name in vectors))
-        for layer in inner:
-            layer.keep_starts(*layer.renamed_vectors)
+        for layer in (self, *inner):
+            layer.keep_starts()
 
     def run(self, layer: int, reverse: bool, below: Below, state: Parts, timespans: Spans, lengths: Lengths) -> Ran:
         """Run one block: read, normalize, look into the past, mix, add; damped oscillators in one op."""

@@ -55,7 +55,7 @@ def _recurrent_weights(model: nn.Module) -> list[tuple[str, torch.Tensor]]:
         for name in {key.split(".")[-1] for key, _ in module.named_parameters(recurse=False)} | set(
             getattr(module, "parametrizations", {})
         ):
-            if name.startswith(("weight_hh", "vector_hh")):
+            if name.startswith(("weight_hh", "delta_hh")):
                 read = getattr(module, "read_parameter", partial(getattr, module))  # with the start of a difference
                 weights.append((f"{path}.{name}".lstrip("."), read(name).detach().float().cpu()))
     return sorted(weights)
