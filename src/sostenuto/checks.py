@@ -103,6 +103,18 @@ def check_fraction(name: str, value: float, *, one: bool = False) -> None:
         raise InputError(sentence(f"expected {name} to be a number of at least 0 and {high}", f"got {value!r}"))
 
 
+def check_flag(name: str, value: object) -> None:
+    """Refuse anything but True and False, or 1 and 0: text such as "no" would count as true.
+
+    >>> check_flag("bias", "no")
+    Traceback (most recent call last):
+    ...
+    sostenuto.checks.InputError: expected bias to be True or False, got 'no'.
+    """
+    if type(value).__name__ not in ("bool", "bool_") and not (isinstance(value, int) and value in (0, 1)):
+        raise InputError(sentence(f"expected {name} to be True or False", f"got {value!r}"))
+
+
 def shown(items: Sequence[object], most: int = 5) -> str:
     """List the first few ``items`` for a message.
 

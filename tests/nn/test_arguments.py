@@ -38,6 +38,15 @@ for name, kind in LAYERS.items():
     refused("expected num_layers to be a whole number of at least 1, got 2.0", lambda: kind(2, 4, num_layers=2.0))
     refused("expected num_layers to be a whole number of at least 1, got 0", lambda: kind(2, 4, num_layers=0))
     refused("expected hidden_size to be a whole number of at least 1, got '4'", lambda: kind(2, "4"))
+    refused("expected bidirectional to be True or False, got 'no'", lambda: kind(2, 4, bidirectional="no"))
+    refused("expected input to be a dense tensor, got a sparse one; call .to_dense()", lambda: layer(x.to_sparse()))
+    state = layer(x)[1]
+    layer(x, list(state) if isinstance(state, tuple) else [state])
+    if not isinstance(layer, torch.nn.RNNBase):
+        for flag in ("bias", "batch_first"):
+            refused(f"expected {flag} to be True or False, got 'no'", lambda: kind(2, 4, **{flag: "no"}))
+        for dtype in ("float32", torch.int64, torch.complex64):
+            refused("expected a floating-point torch.dtype, got", lambda: kind(2, 4, dtype=dtype))
     kind(2, 4, proj_size=0)
     if kind.__name__ != "LSTM":
         refused("expected no proj_size", lambda: kind(2, 4, proj_size=2))
@@ -55,6 +64,20 @@ for name, kind in LAYERS.items():
     if not layer.bidirectional and getattr(layer, "step_size", 1) is not None:
         refused("expected input_t to be a tensor, got ndarray", lambda: layer.step(x[0].numpy()))
         refused("expected one step of 1 axis (unbatched) or 2, without the time, got 3", lambda: layer.step(x))
+
+number = "to be a number, or one for A and one for W"
+for name, option, wrong, said in (
+    ("lipschitz", "gated", "no", "gated to be True or False, got 'no'"),
+    ("lipschitz", "gamma", None, f"gamma {number}, got None"),
+    ("lipschitz", "beta", (0.5, "a"), f"beta {number}, got (0.5, 'a')"),
+    ("antisymmetric", "gated", "no", "gated to be True or False, got 'no'"),
+    ("unicornn", "learn_step", "no", "learn_step to be True or False, got 'no'"),
+    ("unicornn", "positive", "no", "positive to be True or False, got 'no'"),
+    ("unicornn", "time_span", float("nan"), "time_span to be a finite number above 0, got nan"),
+    ("stack", "clock", "no", "clock to be True or False, got 'no'"),
+    ("stack", "layer_options", "step", "layer_options by name, as {'step_size': 0.1}, got 'step'"),
+):
+    refused(f"expected {said}", lambda: LAYERS[name](2, 4, **{option: wrong}))
 """
 
 

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from sostenuto.checks import check_choice, check_positive
+from sostenuto.checks import check_choice, check_flag, check_positive
 from sostenuto.constraints.skew import Skew
 from sostenuto.nn.base import Recipe
 from sostenuto.nn.dense import DenseLayer, DenseMap, Rate, Sector
@@ -66,6 +66,7 @@ class AntisymmetricRNN(DenseLayer):
     ) -> None:
         check_positive("step_size", step_size)
         check_choice("precision", precision, PRECISIONS)
+        check_flag("gated", gated)
         self.step_size, self.gamma, self.gated = float(step_size), gamma, gated
         self.backend, self.precision, self.fused = check_backend(backend), precision, not gated
         super().__init__(

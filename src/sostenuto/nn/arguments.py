@@ -28,6 +28,10 @@ def check_tensor(name: str, value: Any, like: Tensor) -> None:
         hint = "leave the state out to start from 0" if value is None else made
         raise InputError(sentence(f"expected {name} to be a tensor", f"got {type(value).__name__}", hint))
     data: Any = value.data if isinstance(value, PackedSequence) else value
+    if data.is_nested or data.layout is not torch.strided:
+        kind = "nested" if data.is_nested else "sparse"
+        hint = "pad it, or use pack_sequence" if data.is_nested else "call .to_dense()"
+        raise InputError(sentence(f"expected {name} to be a dense tensor", f"got a {kind} one", hint))
     if data.device != device:
         hint = f"move the tensor by .to({str(device)!r}), or the layer"
         raise InputError(sentence(f"expected {name} on {device}, where the layer is", f"got {data.device}", hint))
@@ -52,7 +56,7 @@ def given_state(state: Any, hx: Any, names: tuple[str, ...], like: Tensor) -> An
         raise InputError(sentence(f"expected a state of {wanted} ({', '.join(names)})", f"got {len(parts)}"))
     for name, part in zip(names, parts, strict=True):
         check_tensor(f"the state's {name}", part, like)
-    return state
+    return parts[0] if len(parts) == 1 else parts
 
 
 def named_arguments(args: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any]:

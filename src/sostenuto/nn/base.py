@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from sostenuto.checks import InputError, check_count, check_fraction, require, sentence
+from sostenuto.checks import InputError, check_count, check_flag, check_fraction, require, sentence
 from sostenuto.choices import Readout
 from sostenuto.nn.arguments import check_tensor, given_state
 from sostenuto.nn.certified import Certified
@@ -166,7 +166,11 @@ class RecurrentLayer(Contract, ConstrainedModule, ABC):
     ) -> None:
         super().__init__()
         check_sizes(input_size, hidden_size, num_layers)
+        for name, flag in (("bias", bias), ("batch_first", batch_first), ("bidirectional", bidirectional)):
+            check_flag(name, flag)
         check_fraction("dropout", dropout, one=True)
+        real = dtype is None or (isinstance(dtype, torch.dtype) and dtype.is_floating_point)
+        require(real, "expected a floating-point torch.dtype", f"got {dtype!r}")
         if dropout > 0 and num_layers == 1:
             warnings.warn("dropout acts between layers: with num_layers=1 it does nothing", stacklevel=3)
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers

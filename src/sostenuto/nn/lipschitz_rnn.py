@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from sostenuto.checks import check_choice, check_fraction, check_positive, is_number, require
+from sostenuto.checks import check_choice, check_flag, check_fraction, check_positive, is_number, require
 from sostenuto.constraints.linear_algebra import solve
 from sostenuto.constraints.symmetric_skew import SymmetricSkew
 from sostenuto.nn.base import Recipe
@@ -88,6 +88,7 @@ class LipschitzRNN(DenseLayer):
         check_choice("integrator", integrator, INTEGRATORS)
         check_fraction("implicitness", implicitness, one=True)
         check_choice("precision", precision, PRECISIONS)
+        check_flag("gated", gated)
         hint = "the gate multiplies the linear part too, so it cannot be solved for"
         require(not (gated and integrator == "imex"), "expected an explicit integrator with gated=True", "imex", hint)
         self.beta, self.gamma = _pair("beta", beta), _pair("gamma", gamma)
@@ -196,6 +197,7 @@ class LipschitzRNN(DenseLayer):
 
 
 def _pair(name: str, value: PerMatrix) -> tuple[float, float]:
-    both: list[Any] = [value, value] if is_number(value) else list(value)  # pyright: ignore[reportArgumentType]
-    require(len(both) == 2, f"expected one {name}, or one for A and one for W", f"got {len(both)}")
+    both: list[Any] = list(value) if isinstance(value, Sequence) else [value, value]
+    good = len(both) == 2 and all(map(is_number, both))
+    require(good, f"expected {name} to be a number, or one for A and one for W", f"got {value!r}")
     return float(both[0]), float(both[1])

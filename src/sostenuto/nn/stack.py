@@ -1,6 +1,7 @@
 """Residual blocks around any recurrence: what replaces `torch.nn.LSTM` in an ordinary loop and learns there."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from sostenuto.checks import InputError, check_choice, require, sentence
+from sostenuto.checks import InputError, check_choice, check_flag, require, sentence
 from sostenuto.nn import LAYERS
 from sostenuto.nn.base import AllParts, Below, Lengths, Parts, Ran, Recipe, RecurrentLayer, Spans, weight_name
 from sostenuto.nn.certificates import BlockMaps, Certificate, MemoryCertificate, block_memory
@@ -118,6 +119,9 @@ class Stack(RecurrentLayer):
         dtype: torch.dtype | None = None,
     ) -> None:
         check_choice("init", init, ("tuned", "paper"))
+        check_flag("clock", clock)
+        mapped = layer_options is None or isinstance(layer_options, Mapping)
+        require(mapped, "expected layer_options by name, as {'step_size': 0.1}", f"got {layer_options!r}")
         self.layer, self.init, self.time_scales = _recurrence(layer), init, check_time_scales(time_scales)
         options = self.layer.recipe.in_block if init == "tuned" else {}
         if self.layer is DampedOscillators:

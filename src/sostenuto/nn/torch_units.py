@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from sostenuto.checks import require
+from sostenuto.checks import check_flag, require
 from sostenuto.nn.base import Contract, check_sizes
 from sostenuto.nn.certificates import MemoryCertificate
 from sostenuto.nn.certified import GATED
@@ -19,6 +19,7 @@ class _TorchUnit(Contract):
 
     def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1, *args: Any, **options: Any) -> None:
         check_sizes(input_size, hidden_size, num_layers)
+        check_flag("bidirectional", options.get("bidirectional", False))
         if not isinstance(self, torch.nn.LSTM):  # torch's own refuse even 0 there
             hint = "take sostenuto.nn.LSTM, or put a torch.nn.Linear behind the layer"
             projected = options.pop("proj_size", 0)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 from torch.nn.utils.rnn import PackedSequence
 
-from sostenuto.checks import InputError, check_choice, check_count, check_positive, require
+from sostenuto.checks import InputError, check_choice, check_count, check_flag, check_positive, require
 from sostenuto.constraints.at_least import AtLeast
 from sostenuto.nn.base import Below, LayerCall, LayerState, Lengths, Parts, Ran, Spans, check_sizes, weight_name
 from sostenuto.nn.dropout import dropout_masks
@@ -155,6 +155,9 @@ class UnICORNN(OscillatorLayer):
             check_positive("step_size", size)
         check_positive("stiffness", stiffness, zero=True)
         check_positive("spread", spread, zero=True)
+        check_positive("time_span", time_span)
+        check_flag("learn_step", learn_step)
+        check_flag("positive", positive)
         check_choice("memory", memory, ("store", "recompute"))
         check_choice("backend", backend, BACKENDS)
         if memory == "recompute" and bidirectional and skip is not None:
@@ -170,7 +173,7 @@ class UnICORNN(OscillatorLayer):
         self.step_size, self.stiffness, self.skip = self._steps, float(stiffness), skip
         self.learn_step, self.positive, self.memory, self.backend = learn_step, positive, memory, backend
         for layer, reverse in self.cells():
-            self.weight("time_scale", layer, reverse).requires_grad_(learn_step)
+            self.weight("time_scale", layer, reverse).requires_grad_(bool(learn_step))
             if positive and half_life is None:
                 self.constrain_parameter(weight_name("weight_hh", layer, reverse), AtLeast(-self.stiffness))
 
