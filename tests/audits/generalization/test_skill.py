@@ -44,3 +44,10 @@ def test_a_regressor_that_answers_about_the_mean_is_hardly_better():
 def distinct(count):
     """Differences that keep sequences from counting as copies, and turn no answer."""
     return 1e-2 * torch.randn(count, 1, 1, generator=torch.Generator().manual_seed(0)).expand(-1, 3, -1)
+
+
+def test_a_page_shows_the_skill_of_answers_at_every_step(tmp_path):
+    X = torch.randn(40, 12, 1, generator=torch.Generator().manual_seed(0))
+    model = Answering(lambda x: torch.cat([-x, x], 2))
+    report = so.audit(model, X, (X[:, :, 0] > 0).long(), checks="skill", progress=False)
+    assert "right, %" in report.save(tmp_path / "audit.html").read_text()

@@ -74,7 +74,7 @@ class Skill(AuditResult):
 
     def plot(self, ax: Any) -> None:
         """Draw the share of right answers class by class, or the error, with intervals, and that of a guess."""
-        if self.measure == "accuracy":
+        if self.per_class:
             places = np.arange(len(self.per_class))
             shares = np.array([row[1:] for row in self.per_class])
             bars = 100 * np.abs(shares[:, 1:] - shares[:, :1]).T
@@ -88,12 +88,15 @@ class Skill(AuditResult):
                 ax.set_xticks(places)
         else:
             names = {"model": self.score, "guess": self.guess, **self.baselines}
+            factor = 100 if self.measure == "accuracy" else 1
             exact = [0.0] * (len(names) - 1)
-            bars = [[self.score - self.low, *exact], [self.high - self.score, *exact]]
-            ax.bar(np.arange(len(names)), list(names.values()), 0.5, yerr=bars, capsize=4, label="95 % interval")
+            bars = factor * np.array([[self.score - self.low, *exact], [self.high - self.score, *exact]])
+            heights = factor * np.array(list(names.values()))
+            ax.bar(np.arange(len(names)), heights, 0.5, yerr=bars, capsize=4, label="95 % interval")
             ax.set_xticks(np.arange(len(names)), list(names))
             ax.set_xlabel("answers")
-            ax.set_ylabel(f"root mean square error, {self.unit}" if self.unit else "root mean square error")
+            error = f"root mean square error, {self.unit}" if self.unit else "root mean square error"
+            ax.set_ylabel("right, %" if self.measure == "accuracy" else error)
         ax.legend()
 
 
