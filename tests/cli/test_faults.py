@@ -73,7 +73,7 @@ def test_a_model_of_another_run_is_refused(made, run, tmp_path):
 
 def rewritten(path, change):
     """Change the header of a stored model as a stranger would who knows the format."""
-    import sostenuto.training.run_folder as home
+    import sostenuto.data.files.sealed as home
 
     content = path.read_bytes()
     size = int.from_bytes(content[:8], "little")

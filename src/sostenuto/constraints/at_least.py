@@ -1,11 +1,11 @@
 """Weights bounded from below: w = floor + softplus(v)."""
 
-import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from sostenuto.checks import require
+from sostenuto.constraints.parts import inverse_softplus
 
 
 class AtLeast(nn.Module):
@@ -30,7 +30,7 @@ class AtLeast(nn.Module):
         above = weight - self.floor
         if not weight.is_meta:  # a shape without values
             require(bool((above > 0).all()), f"expected weights above {self.floor}", f"got {float(weight.min())}")
-        return above + torch.log(-torch.expm1(-above))
+        return inverse_softplus(above)
 
     def extra_repr(self) -> str:
         """Show the floor."""

@@ -1,4 +1,4 @@
-"""The symmetric and the skew part of a matrix, and the refusal of one that should not be there."""
+"""What several constraints share: parts of a matrix, refused where they should be zero, and the inverse softplus."""
 
 import torch
 from jaxtyping import Float
@@ -23,6 +23,15 @@ def skew_part(matrix: Float[Tensor, "*n h h"]) -> Float[Tensor, "*n h h"]:
     [[0.0, 1.0], [-1.0, 0.0]]
     """
     return (matrix - matrix.mT) / 2
+
+
+def inverse_softplus(value: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """Give x with log(1 + eˣ) = value > 0, to full accuracy for small and large values.
+
+    >>> inverse_softplus(torch.tensor([2.0])).exp().log1p().tolist()
+    [2.0]
+    """
+    return value + torch.log(-torch.expm1(-value))
 
 
 def require_part(part: Float[Tensor, "..."], weight: Float[Tensor, "..."], expected: str) -> None:

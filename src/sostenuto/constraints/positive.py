@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from sostenuto.checks import check_choice, require
+from sostenuto.constraints.parts import inverse_softplus
 
 MAPS = ("softplus", "exp")
 
@@ -39,7 +40,7 @@ class Positive(nn.Module):
         """Find a free value that maps to ``weight`` > 0."""
         if not weight.is_meta:  # a shape without values
             require(bool((weight > 0).all()), "expected weights above 0", f"got {float(weight.min())}")
-        return torch.log(weight) if self.map == "exp" else weight + torch.log(-torch.expm1(-weight))
+        return torch.log(weight) if self.map == "exp" else inverse_softplus(weight)
 
     def extra_repr(self) -> str:
         """Show the map."""

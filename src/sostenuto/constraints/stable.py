@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from sostenuto.checks import check_choice, check_positive, require
-from sostenuto.constraints.parts import require_part, skew_part, symmetric_part
+from sostenuto.constraints.parts import inverse_softplus, require_part, skew_part, symmetric_part
 from sostenuto.constraints.spectral_function import ScalarFunction, spectral_function
 
 FORMS = ("diagonal", "symmetric", "dissipative")
@@ -84,7 +84,7 @@ class Stable(nn.Module):
         got = f"got rates from {least + self.floor:.6g} to {most + self.floor:.6g}"
         require(least > 0, f"expected decay rates above the floor {self.floor}", got)
         if self.reparametrization == "softplus":
-            return above + torch.log(-torch.expm1(-above))
+            return inverse_softplus(above)
         highest = float(torch.tensor(HIGHEST).exp()) if self.reparametrization == "exp" else 1.0
         tolerance = 1 + 1e-5
         require(most <= highest * tolerance, f"expected decay rates of at most {highest + self.floor:.6g}", got)

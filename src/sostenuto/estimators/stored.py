@@ -1,26 +1,20 @@
 """A fitted kernel estimator as one safetensors file: sequences, coefficients and JSON, nothing to execute."""
 
-import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load, save
 
-from sostenuto.checks import FileFormatError, InputError, require
+from sostenuto.checks import FileFormatError, InputError
 from sostenuto.data.files.atomic import write_atomically
+from sostenuto.data.files.sealed import UNREADABLE, seal, unseal
 from sostenuto.estimators.settings import plain
 from sostenuto.kernels.gram.packed import PackedSequences
 from sostenuto.kernels.recurrent_ntk import RecurrentNTK
-from sostenuto.training.run_folder import check_version
 from sostenuto.types import PathLike
-from sostenuto.version import __version__
 
 FORMAT = "sostenuto-kernel-1"
-_HEADER = "sostenuto"
 _LABELS = ("classes_", "feature_names_in_")
 
 
@@ -57,37 +51,25 @@ def pack(estimator: Any, notes: dict[str, Any] | None = None) -> bytes:
             values[name] = {"kernels": [plain(each.get_params(), name) for each in value]}
         else:
             values[name] = plain(value, name)
-    header = json.dumps(
-        {
-            "format": FORMAT,
-            "version": __version__,
-            "class": type(estimator).__name__,
-            "parameters": plain(parameters, "parameters"),
-            "values": values,
-            "labels": {name: _listed(getattr(estimator, name)) for name in _LABELS if hasattr(estimator, name)},
-            "notes": notes or {},
-        },
-        sort_keys=True,
-    )
-    arrays = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in sorted(tensors.items())}
-    return save(arrays, metadata={_HEADER: json.dumps({"header": header, "sha256": _digest(header, arrays)})})
+    texts = {
+        "class": type(estimator).__name__,
+        "parameters": plain(parameters, "parameters"),
+        "values": values,
+        "labels": {name: _listed(getattr(estimator, name)) for name in _LABELS if hasattr(estimator, name)},
+        "notes": notes or {},
+    }
+    laid_out = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in sorted(tensors.items())}
+    return seal(FORMAT, texts, laid_out)
 
 
 def unpack(classes: dict[str, Any], content: bytes, origin: PathLike) -> tuple[Any, dict[str, Any]]:
     """Read what `pack` laid out; what is altered, damaged or of another class is refused."""
     try:
-        size = int.from_bytes(content[:8], "little")
-        envelope = json.loads(json.loads(content[8 : 8 + size])["__metadata__"][_HEADER])
-        header, arrays = envelope["header"], load(content)
-        whole = envelope.get("sha256") == _digest(header, arrays)
-        require(whole, "expected the content that was written", "got altered bytes")
-        texts = json.loads(header)
-        check_version(texts["version"])
-        require(texts["format"] == FORMAT, f"expected a file of format {FORMAT}", f"got {texts['format']!r}")
+        texts, tensors = unseal(FORMAT, content)
         name = texts["class"]
         if name in classes:
-            return _restored(classes[name](), texts, {key: value.numpy() for key, value in arrays.items()})
-    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
+            return _restored(classes[name](), texts, {key: value.numpy() for key, value in tensors.items()})
+    except UNREADABLE as error:
         raise FileFormatError(
             origin, "expected a kernel estimator written by sostenuto", f"got another ({str(error).rstrip('.')})"
         ) from error
@@ -116,11 +98,3 @@ def _restored(estimator: Any, texts: dict[str, Any], arrays: dict[str, np.ndarra
 
 def _listed(array: np.ndarray) -> tuple[str, list[Any]]:
     return array.dtype.str, plain(array, "classes")
-
-
-def _digest(header: str, arrays: dict[str, torch.Tensor]) -> str:
-    digest = hashlib.sha256(header.encode())
-    for name in sorted(arrays):
-        digest.update(f"{name} {arrays[name].dtype} {tuple(arrays[name].shape)}".encode())
-        digest.update(arrays[name].contiguous().view(-1).numpy().tobytes())
-    return digest.hexdigest()

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from sostenuto.nn.certificates import LevelDecay, MemoryCertificate, both_directions, remembering
 from sostenuto.nn.certificates.interval import Interval
+from sostenuto.nn.certificates.norms import spectral_norm
 from sostenuto.nn.certificates.spans import SpanCurve
 from sostenuto.nn.certificates.system import SectorSystem, sector_system
 from sostenuto.nn.certificates.two_sided import Side, fastest, slow_field, slowest, unit_factors
@@ -190,16 +191,16 @@ def _passing(
     if not math.isfinite(slack):
         return LevelDecay(rate, above.rate, distortion=(cost, None))
     largest = max(abs(slope) for slope in SLOPES[long.activation])
-    moved = _norm(gain) if push is None else push
+    moved = spectral_norm(gain) if push is None else push
     bound = TABLE[long.activation].largest_value
     value, reach, left = drive if bound is None else bound, None, -math.expm1(-above.rate)
     if long.activation != "identity" and slope_range(long.activation, drive)[0] > 0:
-        left = 1 - max(map(_norm, turned), default=1.0) * slack
+        left = 1 - max(map(spectral_norm, turned), default=1.0) * slack
     if value is not None and left > 0:
         width = math.sqrt(gain.shape[1]) * moved if above.metric is not None else float(np.linalg.norm(gain))
         reach = value * width * slack / left
-    push = largest * moved * _norm(entering) * slack
-    return LevelDecay(rate, above.rate, push, _norm(read) * slack, reach, (cost, above.distortion))
+    push = largest * moved * spectral_norm(entering) * slack
+    return LevelDecay(rate, above.rate, push, spectral_norm(read) * slack, reach, (cost, above.distortion))
 
 
 def _widened(field: SectorSystem) -> SectorSystem:
@@ -219,7 +220,3 @@ def _eye(like: Tensor) -> Tensor:
 
 def _numbers(values: Tensor) -> np.ndarray:
     return values.detach().double().cpu().numpy()
-
-
-def _norm(matrix: np.ndarray) -> float:
-    return float(np.linalg.norm(matrix, 2)) if matrix.size else 0.0

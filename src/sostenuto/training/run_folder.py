@@ -15,8 +15,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from sostenuto.checks import FileFormatError, InputError, require, shown
@@ -24,19 +22,18 @@ from sostenuto.data.dataset import SequenceSet
 from sostenuto.data.encoding import Encoding
 from sostenuto.data.files.atomic import locked, write_atomically
 from sostenuto.data.files.cells import plain_text
+from sostenuto.data.files.sealed import UNREADABLE, seal, unseal
 from sostenuto.models.base import SequenceModel
 from sostenuto.models.build import build_model
 from sostenuto.training.config import ModelConfig, RunConfig
 from sostenuto.training.predict import Predictions
 from sostenuto.types import PathLike
-from sostenuto.version import __version__
 
 MODEL = "model.safetensors"
 FORMAT = "sostenuto-model-1"
 SPLIT = "split.json"
 MARK = "run_mark"
 """The note of a stored model that says which run it belongs to."""
-_HEADER = "sostenuto"
 _ASIDE, _CHECKPOINTS = ".replaced", "checkpoints"
 # The config goes last: without it a folder is no run, and half of one could neither be resumed nor replaced.
 _FILES = (
@@ -208,40 +205,23 @@ def load_run(folder: PathLike, config: RunConfig) -> StoredModel:
 
 
 def pack_model(stored: StoredModel) -> bytes:
-    """Lay weights, encoding, model config and notes out as the content of one safetensors file.
-
-    The same model gives the same bytes, so all texts stand in one entry: safetensors writes entries in any order.
-    """
+    """Lay weights, encoding, model config and notes out as the content of one safetensors file."""
     tensors = {name: value.detach().cpu().contiguous() for name, value in stored.model.state_dict().items()}
-    texts = {
-        "format": FORMAT,
-        "version": __version__,
-        "encoding": stored.encoding.to_dict(),
-        "model": asdict(stored.config),
-        "notes": stored.notes,
-    }
-    header = json.dumps(texts, sort_keys=True)
-    return save(tensors, metadata={_HEADER: json.dumps({"header": header, "sha256": _digest(header, tensors)})})
+    texts = {"encoding": stored.encoding.to_dict(), "model": asdict(stored.config), "notes": stored.notes}
+    return seal(FORMAT, texts, tensors)
 
 
 def unpack_model(content: bytes, origin: PathLike) -> StoredModel:
     """Read what `pack_model` laid out; ``origin`` is the name an error gives to damaged or foreign content."""
     try:
-        header_size = int.from_bytes(content[:8], "little")
-        envelope = json.loads(json.loads(content[8 : 8 + header_size])["__metadata__"][_HEADER])
-        header, tensors = envelope["header"], load(content)
-        whole = envelope["sha256"] == _digest(header, tensors)
-        require(whole, "expected the content that was written", "got altered bytes")
-        texts = json.loads(header)
-        require(texts["format"] == FORMAT, f"expected a model of format {FORMAT}", f"got {texts['format']!r}")
-        check_version(texts["version"])
+        texts, tensors = unseal(FORMAT, content)
         encoding, config = Encoding.from_dict(texts["encoding"]), ModelConfig(**texts["model"])
         notes = dict(texts["notes"])
         _check_size(encoding, config, tensors)
         model = rebuild(encoding, config)
         model.load_state_dict(tensors)
         check_finite(model)
-    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
+    except UNREADABLE as error:
         raise FileFormatError(
             origin, "expected a model written by sostenuto", f"got a damaged file ({str(error).rstrip('.')})"
         ) from error
@@ -255,19 +235,6 @@ def check_finite(model: nn.Module) -> None:
     """
     bad = [name for name, value in model.state_dict().items() if not bool(value.isfinite().all())]
     require(not bad, "expected finite weights", f"got NaN or infinity in {shown(bad)}", "train the model anew")
-
-
-def check_version(written: str) -> None:
-    """Refuse what a newer sostenuto wrote, which may mean something that this one does not know.
-
-    >>> check_version("99.0")
-    Traceback (most recent call last):
-    ...
-    sostenuto.checks.InputError: expected a file of sostenuto ... or older, got one of 99.0; install a newer sostenuto.
-    """
-    own, other = ([int(part) for part in version.split(".")[:2]] for version in (__version__, written))
-    hint = "install a newer sostenuto"
-    require(other <= own, f"expected a file of sostenuto {__version__} or older", f"got one of {written}", hint)
 
 
 def _check_size(encoding: Encoding, config: ModelConfig, tensors: dict[str, Tensor]) -> None:
@@ -347,11 +314,3 @@ def _columns(encoding: Encoding) -> list[str]:
 def _cells(row: Any) -> list[Any]:
     flat = np.asarray(row).reshape(-1).tolist()
     return ["" if cell != cell else f"{cell:.9g}" if isinstance(cell, float) else cell for cell in flat]
-
-
-def _digest(header: str, tensors: dict[str, Tensor]) -> str:
-    digest = hashlib.sha256(header.encode())
-    for name in sorted(tensors):
-        digest.update(f"{name} {tensors[name].dtype} {tuple(tensors[name].shape)}".encode())
-        digest.update(tensors[name].contiguous().view(-1).numpy().tobytes())
-    return digest.hexdigest()
