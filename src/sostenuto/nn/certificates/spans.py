@@ -135,11 +135,11 @@ def over_curve(curve: SpanCurve, prove: Callable[[float], Certificate]) -> Certi
     return best
 
 
-def _spread(one: Derivative, root: np.ndarray) -> float:
-    if one.resolvent is None:
+def _spread(term: Derivative, root: np.ndarray) -> float:
+    if term.resolvent is None:
         return 1.0
-    size = float(np.linalg.norm(root @ one.resolvent @ np.linalg.inv(root), 2)) * (1 + 1e-9)
-    return (1 - size) ** -one.power if size < 1 else np.inf
+    size = float(np.linalg.norm(root @ term.resolvent @ np.linalg.inv(root), 2)) * (1 + 1e-9)
+    return (1 - size) ** -term.power if size < 1 else np.inf
 
 
 def _slack(metric: Metric) -> float:

@@ -1,5 +1,6 @@
 """How slowly and how fast a map h ← F h + Q σ(W h + z) can forget, for every input: ρ₋ ≤ ‖Δ⁺‖/‖Δ‖ ≤ ρ₊."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,21 +49,7 @@ def fastest(system: SectorSystem) -> Side | None:
     >>> round(fastest(SectorSystem(np.array([[0.9]]), np.array([[0.1]]), np.array([[-1.0]]), 1.0)).rate, 3)
     0.223
     """
-    system = bare(system)
-    split = parts(system)
-    solutions, tests = [], set()
-    for part in split:
-        solution, test = _fastest_part(part.system)
-        if solution is None:
-            return None
-        solutions.append(solution)
-        tests.add(test)
-    rate = max(solution.rate for solution in solutions)
-    for share in (0.0, 1e-9, 1e-6, 1e-3):
-        whole = joined(system, split, solutions, rate + share * max(abs(rate), 1e-6))
-        if whole.rate < _NEVER and verified(system, whole, discrete=True, lower=True):
-            return Side(whole.rate, whole.metric, " and ".join(sorted(tests)), whole.multipliers)
-    return None
+    return _proved_by_parts(system, _fastest_part, lower=True)
 
 
 def slowest(system: SectorSystem) -> Side | None:
@@ -71,19 +58,27 @@ def slowest(system: SectorSystem) -> Side | None:
     >>> round(slowest(SectorSystem(np.array([[0.9]]), np.array([[0.1]]), np.array([[-1.0]]), 1.0)).rate, 3)
     0.105
     """
+    return _proved_by_parts(system, _slowest_part, lower=False)
+
+
+def _proved_by_parts(
+    system: SectorSystem, prove: Callable[[SectorSystem], tuple[Solution | None, str]], *, lower: bool
+) -> Side | None:
+    """Prove each independent part, and check the whole at the worst part's rate or a little on its safe side."""
     system = bare(system)
     split = parts(system)
     solutions, tests = [], set()
     for part in split:
-        solution, test = _slowest_part(part.system)
-        if solution is None or solution.rate <= 0:
+        solution, test = prove(part.system)
+        if solution is None or (not lower and solution.rate <= 0):
             return None
         solutions.append(solution)
         tests.add(test)
-    rate = min(solution.rate for solution in solutions)
+    rate = (max if lower else min)(solution.rate for solution in solutions)
     for share in (0.0, 1e-9, 1e-6, 1e-3):
-        whole = joined(system, split, solutions, rate * (1 - share))
-        if verified(system, whole, discrete=True):
+        safe = rate + share * max(abs(rate), 1e-6) if lower else rate * (1 - share)
+        whole = joined(system, split, solutions, safe)
+        if (not lower or whole.rate < _NEVER) and verified(system, whole, discrete=True, lower=lower):
             return Side(whole.rate, whole.metric, " and ".join(sorted(tests)), whole.multipliers)
     return None
 

@@ -14,6 +14,22 @@ from sostenuto.ops._cpu.compiled import procedure
 from sostenuto.ops._cpu.panel_product import multiply, pack
 
 
+class Input(NamedTuple):
+    """The input, flat: how far its steps and its batch rows lie apart, and its channels, which are neighbors."""
+
+    values: Any
+    step: Any
+    row: Any
+    channels: Any
+
+
+def flat_input(x: Float[Tensor, "T B d"]) -> Input:
+    """Lay out the input: any layout whose channels are neighbors is read in place."""
+    x = x.detach() if x.stride(2) == 1 or x.shape[2] == 1 else x.detach().contiguous()
+    span = 1 + sum((size - 1) * stride for size, stride in zip(x.shape, x.stride(), strict=True))
+    return Input(x.as_strided((span,), (1,)).numpy(), x.stride(0), x.stride(1), x.shape[2])
+
+
 class InputMap(NamedTuple):
     """The input, V and b as kernels read them; no ``channels``: the scan is given its drive.
 
@@ -41,12 +57,9 @@ def input_map(
     none = torch.empty(0, dtype=dtype).numpy()
     if x is None or matrix is None:
         return InputMap(none, 0, 0, 0, none, none, none)
-    x = x.detach() if x.stride(2) == 1 else x.detach().contiguous()
-    span = 1 + sum((size - 1) * stride for size, stride in zip(x.shape, x.stride(), strict=True))
     shift = torch.zeros(len(matrix), dtype=dtype) if bias is None else bias.detach().contiguous()
-    flat = x.as_strided((span,), (1,)).numpy()
     packed = pack(matrix) if back else none
-    return InputMap(flat, x.stride(0), x.stride(1), x.shape[2], pack(matrix.T), packed, shift.numpy())
+    return InputMap(*flat_input(x), pack(matrix.T), packed, shift.numpy())
 
 
 @no_type_check

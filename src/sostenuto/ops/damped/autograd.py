@@ -38,8 +38,8 @@ def damped_scan_backward_op(
     d_last: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Run the adjoint; return the gradients of inputs, start, power, gain and readout."""
-    found = _kernels(start).backward(inputs, start, power, gain, readout, lengths, states, d_outputs, d_last)
-    d_inputs, d_start, *others = found
+    results = _kernels(start).backward(inputs, start, power, gain, readout, lengths, states, d_outputs, d_last)
+    d_inputs, d_start, *others = results
     return d_inputs, d_start, *(part.clone() for part in others)  # an operator's results may not share memory
 
 

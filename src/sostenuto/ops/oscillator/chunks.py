@@ -30,13 +30,13 @@ class Drift:
         """Begin a backward pass."""
         self.worst[:], self.restarted = [0.0] * len(self.worst), 0
 
-    def is_lost(self, layer: int, found: States, kept: States, peaks: States) -> bool:
+    def is_lost(self, layer: int, reached: States, kept: States, peaks: States) -> bool:
         """Note how far a layer's first state was missed, by each column's largest value; say whether it is too far.
 
         What is not finite counts as an infinite error.
         """
         floor = torch.finfo(kept[0].dtype).tiny / torch.finfo(kept[0].dtype).eps
-        parts = zip(found, kept, peaks, strict=True)
+        parts = zip(reached, kept, peaks, strict=True)
         errors = [(state - true).abs() / peak.clamp(min=floor) for state, true, peak in parts]
         error = float(torch.maximum(*errors).max())
         error = error if math.isfinite(error) else float("inf")

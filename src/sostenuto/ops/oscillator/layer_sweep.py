@@ -69,12 +69,12 @@ class LayerSweep:
         below, drives, outputs, spans = ([self.x[start:stop]], [], [], self._spans(start, stop))
         for layer, cell in enumerate(self.cells):
             drives.append(cell.drive(below, self.plan.skip))
-            found = invert_layer(self.plan, cell, drives[-1], spans, (last[0][layer], last[1][layer]))
-            kept, peaks = ((first[0][layer], first[1][layer]), (found.y_peak, found.z_peak))
-            if self.plan.drift.is_lost(layer, (found.y, found.z), kept, peaks):
+            inverted = invert_layer(self.plan, cell, drives[-1], spans, (last[0][layer], last[1][layer]))
+            kept, peaks = ((first[0][layer], first[1][layer]), (inverted.y_peak, inverted.z_peak))
+            if self.plan.drift.is_lost(layer, (inverted.y, inverted.z), kept, peaks):
                 return None
-            outputs.append(found.outputs)
-            below.append(cell.upward(found.outputs))
+            outputs.append(inverted.outputs)
+            below.append(cell.upward(inverted.outputs))
         return Chunk(below, drives, outputs, last)
 
     def run_again(self, start: int, stop: int, first: States) -> Chunk:
@@ -200,13 +200,13 @@ class CellGradients:
             for _ in range(3)
         )
 
-    def add(self, found: ScanGradients, below: list[Tensor], skip: int) -> None:
+    def add(self, gradients: ScanGradients, below: list[Tensor], skip: int) -> None:
         """Add what one chunk contributes."""
-        flat = found.drive.flatten(0, 1)
+        flat = gradients.drive.flatten(0, 1)
         self.weight_ih += flat.T @ below[-1].flatten(0, 1)
         self.bias += flat.sum(0)
-        self.weight_hh += found.weight
-        self.step += found.step
+        self.weight_hh += gradients.weight
+        self.step += gradients.step
         if self.weight_skip is not None:
             self.weight_skip += flat.T @ below[-1 - skip].flatten(0, 1)
 

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from sostenuto.ops._cpu.input_map import flat_input
 from sostenuto.ops._cpu.panel_product import pack_into, padded
 from sostenuto.ops._cpu.threads import run_kernel
 from sostenuto.ops._cpu.workspace import new
@@ -283,13 +284,6 @@ def with_spans(layers: Any, timespans: Float[Tensor, "T B"] | None, dtype: torch
 def _borders(sizes: list[int]) -> Any:
     """Say where parts that lie one after the other begin, and where the last one ends."""
     return np.array([0, *itertools.accumulate(sizes)])
-
-
-def flat_input(x: Tensor) -> Any:
-    """Give the input flat, and how far its steps and its rows lie apart: any layout whose channels are neighbors."""
-    x = x.detach() if x.stride(2) == 1 or x.shape[2] == 1 else x.detach().contiguous()
-    span = 1 + sum((size - 1) * stride for size, stride in zip(x.shape, x.stride(), strict=True))
-    return cpu.Input(x.as_strided((span,), (1,)).numpy(), x.stride(0), x.stride(1), x.shape[2])
 
 
 def _arriving(d_top: Tensor | None, columns: int, dtype: torch.dtype) -> tuple[Any, int]:

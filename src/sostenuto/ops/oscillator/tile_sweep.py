@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sostenuto.ops._cpu.input_map import flat_input
 from sostenuto.ops._cpu.threads import run_blocks
 from sostenuto.ops._cpu.workspace import new
 from sostenuto.ops.oscillator import tile_launch as tiles
@@ -48,11 +49,11 @@ class TileSweep:
         y_peak, z_peak = y.abs(), z.abs()
         written = [part.numpy() for part in (y, z, y_peak, z_peak, kept, activated, top.view(T, B * H))]
         kernel: Any = cpu.invert_tile
-        layers, u = self._laid_out(start, stop), tiles.flat_input(self.x[start:stop])
+        layers, u = self._laid_out(start, stop), flat_input(self.x[start:stop])
         run_blocks(lambda low, high: kernel(layers, u, *written, low, high), B, tiles.tile_of(B))
         for layer in range(L):
-            found, true, peaks = ((a[layer], b[layer]) for a, b in ((y, z), first, (y_peak, z_peak)))
-            if self.plan.drift.is_lost(layer, found, true, peaks):
+            reached, true, peaks = ((a[layer], b[layer]) for a, b in ((y, z), first, (y_peak, z_peak)))
+            if self.plan.drift.is_lost(layer, reached, true, peaks):
                 return None
         return tiles.Trace(kept, activated, last[1].contiguous(), top)
 

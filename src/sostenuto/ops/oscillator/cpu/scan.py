@@ -167,15 +167,15 @@ def inverse(
     ys = new((T, B, H), dtype)
     zs = new((T if velocities else 0, B, H), dtype)
     first = [part.detach().clone(memory_format=torch.contiguous_format) for part in (y, z)]
-    found = (*first, *(part.abs() for part in first))
+    reached = (*first, *(part.abs() for part in first))
     arrays = (rows(x, dtype), *_parameters(weight, step, timespans, stiffness, dtype), ys.view(T, B * H).numpy())
-    states = tuple(part.view(-1).numpy() for part in found)
+    states = tuple(part.view(-1).numpy() for part in reached)
 
     def kernel(start: int, stop: int) -> None:
         _inverse(*arrays, zs.view(-1, B * H).numpy(), states, start, stop)  # pyright: ignore[reportCallIssue]
 
     run_blocks(kernel, B * H, block_of(B * H, dtype))
-    return Inverted(ys, zs if velocities else None, *found)
+    return Inverted(ys, zs if velocities else None, *reached)
 
 
 @no_type_check

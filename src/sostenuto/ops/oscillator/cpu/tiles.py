@@ -60,15 +60,6 @@ class Layers(NamedTuple):
     rates: Any
 
 
-class Input(NamedTuple):
-    """The input, flat: how far its steps and its batch rows lie apart, and its channels, which are neighbors."""
-
-    values: Any
-    step: Any
-    row: Any
-    channels: Any
-
-
 class ForwardRun(NamedTuple):
     """The first states, and what a forward pass of ``T`` steps writes; an array without entries is not written.
 

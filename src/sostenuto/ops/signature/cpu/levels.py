@@ -50,17 +50,17 @@ def backward(
     read, place, first = _numbers(increments), *_places(increments.shape[2], level)
     (B, T, _), size = increments.shape, len(place)
     arriving = _numbers(gradient if prefixes else gradient[:, None])
-    found = torch.empty((B, T, increments.shape[2]), dtype=increments.dtype)
+    d_increments = torch.empty((B, T, increments.shape[2]), dtype=increments.dtype)
     lanes = _lanes(B, size)
     kept = max(1, min(T, max(KEPT // (size * lanes), int(np.ceil(np.sqrt(T))))))
-    written = found.numpy()
+    written = d_increments.numpy()
 
     def kernel(start: int, stop: int) -> None:
         for block in range(start, stop):
             _backward(read, place, first, arriving, written, kept, block * lanes, lanes, _width(lanes))
 
     run_blocks(kernel, -(-B // lanes), 1)
-    return found
+    return d_increments
 
 
 def _numbers(tensor: Tensor) -> np.ndarray:
@@ -109,7 +109,7 @@ def _forward(increments, place, first, result, start, lanes_, width):
 
 @no_type_check
 @njit(**OPTIONS)
-def _backward(increments, place, first, arriving, found, kept, start, lanes_, width):
+def _backward(increments, place, first, arriving, written, kept, start, lanes_, width):
     T, d, level = increments.shape[1], increments.shape[2], len(first) - 2
     lanes, size = np.uint64(lanes_), len(place) * lanes_
     one, two, three = np.empty(size), np.empty(size), np.empty(size)
@@ -137,7 +137,7 @@ def _backward(increments, place, first, arriving, found, kept, start, lanes_, wi
                 _read(cotangent, place, arriving, 0, start, stop, lanes)
             _fill(tile, increments, t, start, stop, lanes_)
             _pull(cotangent, states[t - begin], tile, gathered, one, two, three, first, level, lanes)
-            _sum_up(gathered, found, t, start, stop, lanes_)
+            _sum_up(gathered, written, t, start, stop, lanes_)
 
 
 @no_type_check
@@ -174,14 +174,14 @@ def _read(rows, place, result, t, start, stop, lanes):
 
 @no_type_check
 @njit(**OPTIONS)
-def _sum_up(gathered, found, t, start, stop, lanes):
+def _sum_up(gathered, written, t, start, stop, lanes):
     """Add what each path has along the tile."""
     for j in range(gathered.shape[0]):
         for q in range(stop - start):
             total = 0.0
             for m in range(q, gathered.shape[1], lanes):
                 total += gathered[j, m]
-            found[start + q, t, j] = total
+            written[start + q, t, j] = total
 
 
 @no_type_check
