@@ -72,7 +72,7 @@ def check_choice(name: str, value: object, choices: Iterable[object]) -> None:
 
 
 def is_number(value: Any) -> TypeGuard[float]:
-    """Say whether a value is a real number, Python's or numpy's; no array, no tensor and no truth value.
+    """Return whether a value is a real number, Python's or numpy's; no array, no tensor and no truth value.
 
     >>> is_number(2), is_number(True), is_number("2")
     (True, False, False)

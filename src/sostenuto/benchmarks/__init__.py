@@ -50,7 +50,7 @@ def title(name: str) -> str:
 
 
 def is_timed(name: str) -> bool:
-    """Say whether a benchmark measures times, which differ from run to run.
+    """Return whether a benchmark measures times, which differ from run to run.
 
     >>> is_timed("import_time"), is_timed("bounds")
     (True, False)

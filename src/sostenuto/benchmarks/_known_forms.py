@@ -63,7 +63,7 @@ class Belief(nn.Module):
     """The forward algorithm of two hidden states, without a weight: the probability of each at the end."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Give probabilities."""
+        """Return probabilities."""
         evidence = torch.cat([-((x + 1) ** 2), -((x - 1) ** 2)], -1) / 2
         turn = torch.tensor([[0.9, 0.1], [0.1, 0.9]]).to(x)
         belief = torch.full((len(x), 2), 0.5).to(x)
@@ -141,7 +141,7 @@ class Average(nn.Module):
         self.members = nn.ModuleList(members)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Give probabilities."""
+        """Return probabilities."""
         return torch.stack([torch.softmax(member(x), -1) for member in self.members]).mean(0)
 
 

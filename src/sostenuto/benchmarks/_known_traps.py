@@ -247,7 +247,7 @@ class Output(OrderedDict[str, Tensor]):
     """A record as Hugging Face's models return: a dict whose entries are attributes too."""
 
     def __getattr__(self, name: str) -> Tensor:
-        """Give an entry."""
+        """Return an entry."""
         if name in self:
             return self[name]
         raise AttributeError(name)

@@ -40,7 +40,7 @@ class LRU(nn.Module):
         self.direct = nn.Parameter(torch.randn(size))
 
     def poles(self) -> tuple[Float[Tensor, " H"], Float[Tensor, " H"], Float[Tensor, " H"]]:
-        """Give decay, angle and the scale of the drive."""
+        """Return decay, angle and the scale of the drive."""
         decay = torch.exp(self.log_decay)
         return decay, torch.exp(self.log_angle), torch.sqrt(-torch.expm1(-2 * decay))
 
@@ -92,7 +92,7 @@ class Blocks(nn.Module):
         self.gates = nn.ModuleList(nn.Linear(size, 2 * size) for _ in range(depth))
 
     def forward(self, x: Float[Tensor, "T B C"]) -> tuple[Float[Tensor, "T B H"], None]:
-        """Give the output of the last block, and no state."""
+        """Return the output of the last block, and no state."""
         u = self.encoder(x)
         for norm, unit, gate in zip(self.norms, self.units, self.gates, strict=True):
             u = u + F.glu(gate(F.gelu(unit(norm(u)))), -1)

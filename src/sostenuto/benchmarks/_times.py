@@ -41,7 +41,7 @@ def graph_milliseconds(job: Callable[[], Any], repeats: int = 20) -> float:
 
 
 def interleaved(jobs: Mapping[str, Callable[[], Any]], device: str) -> dict[str, float]:
-    """Give the median milliseconds of jobs called in turn, so that a noisy machine disturbs all alike.
+    """Return the median milliseconds of jobs called in turn, so that a noisy machine disturbs all alike.
 
     Each is called once more just before. What the job before left to tidy up is not the next one's time: after
     torchrecurrent's the system took 50 ms to take memory back, during whatever came next.

@@ -80,7 +80,7 @@ def _demo(folder: Path, progress: bool) -> Any:
 
 
 def _most_mebibytes() -> float:
-    """Give the most memory this process ever held."""
+    """Return the most memory this process ever held."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _COUNTED_IN / _MEBIBYTE
 
 

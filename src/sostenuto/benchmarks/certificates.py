@@ -84,7 +84,7 @@ def random_system(generator: np.random.Generator) -> tuple[Float[Tensor, "n n"],
 
 
 def rate_limits(A: Float[Tensor, "n n"], W: Float[Tensor, "n n"]) -> tuple[float, float]:  # noqa: N803
-    """Give the slowest decay found at constant slopes, of the differential equation and of its Euler steps."""
+    """Return the slowest decay found at constant slopes, of the differential equation and of its Euler steps."""
     eye = torch.eye(len(A), dtype=A.dtype)
     steps = sector_system(eye + STEP * A, W, STEP * eye, 1.0)
     return rate_limit(sector_system(A, W, None, 1.0), discrete=False), rate_limit(steps, discrete=True)

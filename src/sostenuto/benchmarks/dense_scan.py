@@ -142,7 +142,7 @@ def _products(x: Tensor, count: int) -> Callable[[], Any]:
 
 
 def _error(precision: str, device: str) -> float:
-    """Give the largest error of the states after 784 steps, relative to the largest state."""
+    """Return the largest error of the states after 784 steps, relative to the largest state."""
     torch.manual_seed(0)
     x = torch.randn(784, 16, 128, device=device)
     leaves, identity, gain = _weights(128, device, full=True)

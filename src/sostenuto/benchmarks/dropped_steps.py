@@ -38,7 +38,7 @@ def run(
 
 
 def measure(data: dict[str, Any], draws: int) -> dict[str, Any]:
-    """Give the accuracy on whole series and, for each draw, on the steps that are left."""
+    """Return the accuracy on whole series and, for each draw, on the steps that are left."""
     scores: dict[str, Any] = {
         "whole": _score(data, data["train"], data["test"], 0, {}, {}),
         "irregular": [],
@@ -54,7 +54,7 @@ def measure(data: dict[str, Any], draws: int) -> dict[str, Any]:
 
 
 def _dropped(series: np.ndarray, generator: np.random.Generator) -> tuple[list[np.ndarray], list[np.ndarray], Any]:
-    """Give what is left of each series, the time before each of these steps, and the series with straight lines."""
+    """Return what is left of each series, the time before each of these steps, and the series with straight lines."""
     length = series.shape[1]
     kept = [np.sort(generator.permutation(length)[: round((1 - SHARE) * length)]) for _ in series]
     left = [row[steps] for row, steps in zip(series, kept, strict=True)]
@@ -69,7 +69,7 @@ def _score(data: dict[str, Any], train: Any, test: Any, seed: int, fitted: Any, 
 
 
 def difference(one: np.ndarray, other: np.ndarray) -> dict[str, float]:
-    """Give the mean difference, its standard error over sets, and on how many of them each is ahead."""
+    """Return the mean difference, its standard error over sets, and on how many of them each is ahead."""
     lead = one - other
     error = float(lead.std(ddof=1)) / len(lead) ** 0.5 if len(lead) > 1 else float("inf")
     counts = {"ahead": int((lead > 0).sum()), "behind": int((lead < 0).sum())}

@@ -116,7 +116,7 @@ def run(progress: bool = True, names: tuple[str, ...] = NAMES, data_dir: str | N
 
 
 def load(name: str, data_dir: str | None = None) -> Series:
-    """Give a series by name."""
+    """Return a series by name."""
     if name in CLASSICS:
         _, horizon, season, text = CLASSICS[name]
         return np.array(text.split(), float), horizon, season

@@ -135,7 +135,7 @@ class _Run(nn.Module):
 
     @torch.no_grad()
     def judged(self, values: Tensor, classes: Tensor) -> dict[str, Any]:
-        """Give the accuracy, and what is proved of the trained layer."""
+        """Return the accuracy, and what is proved of the trained layer."""
         answers = torch.cat([self(part).argmax(-1) for part in values.split(1000)])
         proved = self.layer.memory_certificate()
         return {
@@ -198,7 +198,7 @@ def _one_cycle(done: float, highest: float) -> float:
 
 
 def _parts(task: Task) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Give training sequences and classes, test sequences and classes; the noise is drawn once."""
+    """Return training sequences and classes, test sequences and classes; the noise is drawn once."""
     data, generator = datasets.load(task.data), torch.Generator().manual_seed(0)
     parts: list[Tensor] = []
     for part in (data.train, data.test):

@@ -144,7 +144,7 @@ def _open(layer: Any) -> Any:
 
 
 def _claim(layer: Any, certificate: MemoryCertificate, side: str) -> Claim | None:
-    """Give a side's rate in its own norm, and a difference to start from: the unit that it is about, or all."""
+    """Return a side's rate in its own norm, and a difference to start from: the unit that it is about, or all."""
     if isinstance(layer, UnICORNN):
         if side == "forgets":
             return None

@@ -139,7 +139,7 @@ def summary(rows: dict[str, Any]) -> dict[str, Any]:
 
 
 def mean_ranks(methods: list[str], scores: Float64[np.ndarray, "set method"]) -> dict[str, Any]:
-    """Give every method's mean rank, and how far apart two must be to differ.
+    """Return every method's mean rank, and how far apart two must be to differ.
 
     >>> mean_ranks(["a", "b"], np.array([[0.9, 0.8], [0.7, 0.7]]))["mean_rank"]
     {'a': 1.25, 'b': 1.75}

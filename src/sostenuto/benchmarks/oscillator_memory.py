@@ -57,7 +57,7 @@ def _ratios(modes: dict[str, dict[str, Any]]) -> dict[str, float]:
 
 
 def _beside_outputs(modes: dict[str, dict[str, Any]], shape: dict[str, int]) -> float:
-    """Give the ratio of what lies beside the outputs, which both modes make: that is the modes' own."""
+    """Return the ratio of what lies beside the outputs, which both modes make: that is the modes' own."""
     outputs = 4 * shape["steps"] * shape["batch"] * shape["hidden"]
     store, recompute = (modes[mode]["peak_bytes"] - outputs for mode in _MODES)
     return recompute / store

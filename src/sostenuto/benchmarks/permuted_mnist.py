@@ -53,7 +53,7 @@ class Model(nn.Module):
         self.readout = nn.Linear(size, 10)
 
     def forward(self, x: Float[Tensor, "T B 1"]) -> Float[Tensor, "B class"]:
-        """Give logits."""
+        """Return logits."""
         return self.readout(self.layer(x)[0].mean(0))
 
 
@@ -106,7 +106,7 @@ def _train(settings: Settings, progress: bool) -> dict[str, Any]:
 
 
 def _data(settings: Settings) -> list[tuple[Tensor, Tensor]]:
-    """Give pixels in one random order, of mean 0 and deviation 1, and classes: to train, held out, and the test set."""
+    """Return pixels in one random order, of mean 0 and deviation 1, and classes: to train, held out, the test set."""
     if settings.path:
         arrays = np.load(settings.path, allow_pickle=False)
         images, classes = [arrays[f"x_{part}"] for part in ("train", "test")], [arrays["y_train"], arrays["y_test"]]

@@ -38,7 +38,7 @@ def run(progress: bool = True) -> dict[str, Any]:
 
 
 def _equal_numbers() -> dict[str, nn.Module]:
-    """Give layers of some 98 000 numbers each, for 64 channels."""
+    """Return layers of some 98 000 numbers each, for 64 channels."""
     return {
         "LSTM": nn.LSTM(64, 127),
         "GRU": nn.GRU(64, 148),
@@ -48,7 +48,7 @@ def _equal_numbers() -> dict[str, nn.Module]:
 
 
 def _equal_width() -> dict[str, nn.Module]:
-    """Give three layers of 128 units each, for 128 channels."""
+    """Return three layers of 128 units each, for 128 channels."""
     kinds = {"LSTM": nn.LSTM, "Stack": Stack, "DampedOscillators": DampedOscillators, "UnICORNN": UnICORNN}
     return {name: kind(128, 128, num_layers=3, device="cuda") for name, kind in kinds.items()}
 

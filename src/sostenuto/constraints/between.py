@@ -29,7 +29,7 @@ class Between(nn.Module):
         return low + (high - low) * torch.sigmoid(free)
 
     def bounds(self, dtype: torch.dtype) -> tuple[float, float]:  # noqa: ARG002
-        """Give the bounds for a weight of this dtype; a subclass may leave room for rounding."""
+        """Return the bounds for a weight of this dtype; a subclass may leave room for rounding."""
         return self.low, self.high
 
     @torch.no_grad()

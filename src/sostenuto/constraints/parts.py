@@ -8,7 +8,7 @@ from sostenuto.checks import require
 
 
 def symmetric_part(matrix: Float[Tensor, "*n h h"]) -> Float[Tensor, "*n h h"]:
-    """Give (M + Mᵀ)/2.
+    """Return (M + Mᵀ)/2.
 
     >>> symmetric_part(torch.tensor([[1.0, 2.0], [0.0, 1.0]])).tolist()
     [[1.0, 1.0], [1.0, 1.0]]
@@ -17,7 +17,7 @@ def symmetric_part(matrix: Float[Tensor, "*n h h"]) -> Float[Tensor, "*n h h"]:
 
 
 def skew_part(matrix: Float[Tensor, "*n h h"]) -> Float[Tensor, "*n h h"]:
-    """Give (M − Mᵀ)/2.
+    """Return (M − Mᵀ)/2.
 
     >>> skew_part(torch.tensor([[1.0, 2.0], [0.0, 1.0]])).tolist()
     [[0.0, 1.0], [-1.0, 0.0]]
@@ -26,7 +26,7 @@ def skew_part(matrix: Float[Tensor, "*n h h"]) -> Float[Tensor, "*n h h"]:
 
 
 def inverse_softplus(value: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """Give x with log(1 + eˣ) = value > 0, to full accuracy for small and large values.
+    """Return x with log(1 + eˣ) = value > 0, to full accuracy for small and large values.
 
     >>> inverse_softplus(torch.tensor([2.0])).exp().log1p().tolist()
     [2.0]

@@ -142,7 +142,7 @@ class SequenceBatch:
         return self.replaced(**moved)
 
     def sequences(self) -> list[Tensor]:
-        """Give the sequences back without their padding."""
+        """Return the sequences back without their padding."""
         return [value[:length] for value, length in zip(self.values, self.lengths.tolist(), strict=True)]
 
     def gathered(self, index: Int[Tensor, " n"], steps: int) -> "SequenceBatch":

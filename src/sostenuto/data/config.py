@@ -80,7 +80,7 @@ class DataConfig(FileOptions):
 
 
 def option_help(section: type) -> dict[str, tuple[Any, str]]:
-    """Give the type and the text of each setting that is an option, with its choices.
+    """Return the type and the text of each setting that is an option, with its choices.
 
     >>> option_help(DataConfig)["missing"]
     (<class 'str'>, 'How NaN is handled: refuse, mask or interpolate.')

@@ -208,7 +208,7 @@ class Encoding:
         return list(strange), affected
 
     def decode_classes(self, indices: Any) -> np.ndarray:
-        """Give the class names of ``indices``, any shape."""
+        """Return the class names of ``indices``, any shape."""
         return np.asarray(self.classes, dtype=str)[_array(indices).astype(np.int64)]
 
     def decode_targets(self, values: Any) -> Float[np.ndarray, "..."]:

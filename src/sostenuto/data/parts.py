@@ -32,13 +32,13 @@ class Parts:
     rows: Rows | None = None
 
     def held_out(self) -> tuple[DataPart, SequenceSet]:
-        """Give the part that a model is scored on, and its name: the test part, or what there is instead."""
+        """Return the part that a model is scored on, and its name: the test part, or what there is instead."""
         if self.test is not None:
             return "test", self.test
         return ("train", self.train) if self.validation is None else ("validation", self.validation)
 
     def seen(self) -> SequenceSet:
-        """Give all that a model sees before it is scored: the validation part too, where a test part scores."""
+        """Return all that a model sees before it is scored: the validation part too, where a test part scores."""
         if self.test is None or self.validation is None:
             return self.train
         parts = (self.train, self.validation)

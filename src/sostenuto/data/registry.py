@@ -51,7 +51,7 @@ class Source:
 
 
 def sources() -> Iterator[Source]:
-    """Give one source after the other, each imported when its turn comes."""
+    """Yield one source after the other, each imported when its turn comes."""
     return (importlib.import_module(f"sostenuto.data.sources.{module}").SOURCE for module in MODULES)
 
 

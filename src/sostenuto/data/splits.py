@@ -41,7 +41,7 @@ def split(
 def split_indices(
     data: SequenceSet, fraction: float, *, method: Split = "stratified", seed: int = 0
 ) -> tuple[Int[np.ndarray, " first"], Int[np.ndarray, " second"]]:
-    """Give the sorted indices of the two parts that `split` makes."""
+    """Return the sorted indices of the two parts that `split` makes."""
     check_choice("method", method, get_args(Split))
     if isinstance(fraction, bool) or not 0 < fraction < 1:
         raise InputError(f"expected a fraction above 0 and below 1, got {fraction!r}.")

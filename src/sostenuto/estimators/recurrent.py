@@ -286,7 +286,7 @@ class RecurrentClassifier(ClassifierMixin, RecurrentEstimator):
         return self
 
     def decision_function(self, X: Any, *, timespans: Any = None) -> Any:  # noqa: N803
-        """Give one score per class, ``(n, classes)``; for two classes how much the second leads, ``(n,)``."""
+        """Return one score per class, ``(n, classes)``; for two classes how much the second leads, ``(n,)``."""
 
         def lead(raw: torch.Tensor) -> np.ndarray:
             scores = raw.double().numpy()
@@ -295,15 +295,15 @@ class RecurrentClassifier(ClassifierMixin, RecurrentEstimator):
         return self._answer(X, timespans, lead)
 
     def predict_proba(self, X: Any, *, timespans: Any = None) -> Any:  # noqa: N803
-        """Give the probability of every class, ``(n, classes)``, in the order of ``classes_``."""
+        """Return the probability of every class, ``(n, classes)``, in the order of ``classes_``."""
         return self._answer(X, timespans, lambda raw: raw.double().softmax(-1).numpy())
 
     def predict(self, X: Any, *, timespans: Any = None) -> Any:  # noqa: N803
-        """Give the most probable class of every sequence, or of every step."""
+        """Return the most probable class of every sequence, or of every step."""
         return self._answer(X, timespans, lambda raw: self.classes_[raw.argmax(-1).numpy()])
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, timespans: Any = None) -> float:  # noqa: N803
-        """Give the share of right answers."""
+        """Return the share of right answers."""
         answers = self.predict(X, timespans=timespans)
         if self.step_targets:
             y, answers, sample_weight = joined_steps(y, answers, sample_weight)
@@ -340,11 +340,11 @@ class RecurrentRegressor(RegressorMixin, RecurrentEstimator):
         return self
 
     def predict(self, X: Any, *, timespans: Any = None) -> Any:  # noqa: N803
-        """Give the predicted numbers, in the shape of the ``y`` of `fit`."""
+        """Return the predicted numbers, in the shape of the ``y`` of `fit`."""
         return self._answer(X, timespans, lambda raw: self.encoding_.decode_targets(raw))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, timespans: Any = None) -> float:  # noqa: N803
-        """Give the coefficient of determination R², averaged over targets."""
+        """Return the coefficient of determination R², averaged over targets."""
         answers = self.predict(X, timespans=timespans)
         if self.step_targets:
             y, answers, sample_weight = joined_steps(y, answers, sample_weight)

@@ -44,7 +44,7 @@ def run_config(parameters: dict[str, Any], data: SequenceSet) -> RunConfig:
 
 
 def draw_seed(random_state: Any) -> int:
-    """Give the seed of a run: a whole number is the seed itself, a generator (None: numpy's own) draws one.
+    """Return the seed of a run: a whole number is the seed itself, a generator (None: numpy's own) draws one.
 
     >>> draw_seed(7)
     7

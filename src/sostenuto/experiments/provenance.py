@@ -64,7 +64,7 @@ def command(name: str, protocol: str, seed: int, changes: Mapping[str, Any] | No
 
 
 def _shows(path: Path) -> bool:
-    """Say whether a file runs, orders or shows work, and computes none of it."""
+    """Return whether a file runs, orders or shows work, and computes none of it."""
     parts = path.relative_to(PACKAGE).parts
     in_the_frame = parts[0] == "experiments" and len(parts) == 2
     return len(parts) == 1 or in_the_frame or parts[0] in ("cli", "report", "benchmarks")
@@ -72,7 +72,7 @@ def _shows(path: Path) -> bool:
 
 @cache
 def _read(text: str) -> tuple[tuple[str, ...], bool, str]:
-    """Give a module's imports, whether it imports by name, and its code without comments and docstrings."""
+    """Return a module's imports, whether it imports by name, and its code without comments and docstrings."""
     names, by_name, tree = list[str](), False, ast.parse(text)
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -92,7 +92,7 @@ def _read(text: str) -> tuple[tuple[str, ...], bool, str]:
 
 
 def _files(name: str) -> list[Path]:
-    """Give the files that an import of ``name`` reads: the module, and the packages it lies in."""
+    """Return the files that an import of ``name`` reads: the module, and the packages it lies in."""
     first, *rest = name.split(".")
     if first != PACKAGE.name:
         return []

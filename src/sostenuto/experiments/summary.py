@@ -131,7 +131,7 @@ def rerun_summary(results: Sequence[ExperimentResult], folder: Path) -> str:
 
 
 def lands(one: ExperimentNumber, other: ExperimentNumber) -> str:
-    """Say whether a rerun's number is the stored one's within two standard errors, or its law came out alike.
+    """Return whether a rerun's number is the stored one's within two standard errors, or its law came out alike.
 
     >>> from dataclasses import replace
     >>> stored = ExperimentNumber("accuracy", "measured", value=98.0, spread=0.2, count=4)

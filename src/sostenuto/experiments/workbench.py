@@ -156,7 +156,7 @@ class Workbench:
     def remembers(
         self, key: str, *, depends: Mapping[str, Any] | None = None, here: bool = False, code: str = ""
     ) -> bool:
-        """Say whether a cell is stored already."""
+        """Return whether a cell is stored already."""
         return self._store.read(key, self.basis(depends, here=here, code=code)) is not None
 
     def scratch(self, key: str, *, depends: Mapping[str, Any] | None = None) -> Path:

@@ -74,7 +74,7 @@ class SequenceKernel(Kernel):
         return self.diagonal(checked_sequences(X, "X"))
 
     def is_stationary(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Say whether k(x, y) depends on x − y alone."""
+        """Return whether k(x, y) depends on x − y alone."""
         return False
 
     @property

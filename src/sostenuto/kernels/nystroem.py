@@ -29,7 +29,7 @@ class NystroemFeatures:
     rank: int
 
     def transform(self, X: Any, *, chunk: int = 4096) -> Float64[np.ndarray, "n landmark"]:  # noqa: N803
-        """Give the features of ``X``, (n, m), ``chunk`` sequences at a time."""
+        """Return the features of ``X``, (n, m), ``chunk`` sequences at a time."""
         check_count("chunk", chunk)
         sequences = checked_sequences(X, "X")
         ours, theirs = self.landmarks[0].shape[1], sequences[0].shape[1]

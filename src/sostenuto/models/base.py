@@ -138,7 +138,7 @@ class SequenceModel(nn.Module):
         )
 
     def windows(self, values: Sequences, timespans: Timespans | None) -> Iterator[Float[Tensor, "batch time feature"]]:
-        """Give the states of one window after another."""
+        """Yield the states of one window after another."""
         timespans, state = self._stable(timespans), None
         for start in range(0, values.shape[1], STREAM_WINDOW):
             part = slice(start, start + STREAM_WINDOW)

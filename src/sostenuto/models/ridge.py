@@ -52,7 +52,7 @@ class Ridge:
 
 
 def _decompose(features: Tensor, response: Tensor, center: Tensor, scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Give ``s²``, ``V`` and ``z = UᵀY`` of the standardized features, through the smaller of the two Gram matrices."""
+    """Return ``s²``, ``V`` and ``z = UᵀY`` of the standardized features, by the smaller of the two Gram matrices."""
     count, width = features.shape
     if count <= width:
         left, singular, right = torch.linalg.svd((features.double() - center) / scale, full_matrices=False)
@@ -128,7 +128,7 @@ class RidgeStatistics:
         )
 
     def __add__(self, other: "RidgeStatistics") -> "RidgeStatistics":
-        """Give the statistics of both parts."""
+        """Return the statistics of both parts."""
         require(torch.equal(self.origin, other.origin), "expected statistics with the same origin", "got another")
         return RidgeStatistics(
             self.origin,
@@ -143,7 +143,7 @@ class RidgeStatistics:
     def solve(
         self, penalty: float, within: Float[Tensor, " feature"] | float = 0.0
     ) -> tuple[Float[Tensor, "feature output"], Float[Tensor, " output"]]:
-        """Give slope and intercept of the ridge over standardized features, weights of mean 1, in float64.
+        """Return slope and intercept of the ridge over standardized features, weights of mean 1, in float64.
 
         The same minimum as that of `sostenuto.models.ridge.LeaveOneOutRidge` with this penalty and ``within``, where
         all weights are equal; else features are standardized by their weighted deviations.
@@ -162,7 +162,7 @@ class RidgeStatistics:
 
 
 def _standard(deviation: Tensor, mean: Tensor, within: Tensor | float) -> Tensor:
-    """Give what features are divided by; infinite for one that does not vary."""
+    """Return what features are divided by; infinite for one that does not vary."""
     scale = (deviation.square() + within).sqrt()
     return torch.where(deviation > 1e-6 * (1 + mean.abs()), scale, torch.inf)
 
@@ -254,13 +254,13 @@ class LeaveOneOutRidge:
         return features.double() @ slope + offset
 
     def line(self) -> tuple[Float[Tensor, "feature output"], Float[Tensor, " output"]]:
-        """Give slope and intercept for features as they are, in float64."""
+        """Return slope and intercept for features as they are, in float64."""
         slope = self.weights.double() / self.scale.double()[:, None]
         return slope, self.offset - self.center.double() @ slope
 
 
 def _products(rows: Tensor) -> Tensor:
-    """Give XXᵀ, of which one half is computed, block by block."""
+    """Return XXᵀ, of which one half is computed, block by block."""
     gram = rows.new_empty(len(rows), len(rows))
     for low in range(0, len(rows), _BLOCK):
         high = low + _BLOCK
@@ -270,7 +270,7 @@ def _products(rows: Tensor) -> Tensor:
 
 
 def _left_out(dual: Tensor, diagonal: Tensor, penalty: float, root: Tensor) -> Tensor:
-    """Give the residuals of rows left out, from c = (K + λ)⁻¹y and the diagonal of (K + λ)⁻¹."""
+    """Return the residuals of rows left out, from c = (K + λ)⁻¹y and the diagonal of (K + λ)⁻¹."""
     # The intercept takes away one direction, along √w: it is in the null space of the centered K, whose inverse
     # there is 1/λ.
     along = root / root.norm()
@@ -279,7 +279,7 @@ def _left_out(dual: Tensor, diagonal: Tensor, penalty: float, root: Tensor) -> T
 
 
 def _solve_one(gram: Tensor, response: Tensor, root: Tensor, penalty: float) -> tuple[Tensor, Tensor]:
-    """Give c and the leave-one-out residuals for one λ."""
+    """Return c and the leave-one-out residuals for one λ."""
     system = gram.mul_(root[:, None]).mul_(root)
     system.diagonal().add_(penalty)
     factor = torch.linalg.cholesky(system)
@@ -307,13 +307,13 @@ class _Solver:
         return cls(values.clamp(min=0), vectors, vectors.square(), projected, root)
 
     def solve(self, penalty: float) -> tuple[Tensor, Tensor]:
-        """Give c = (K + λ)⁻¹y and the leave-one-out residuals of the targets themselves."""
+        """Return c = (K + λ)⁻¹y and the leave-one-out residuals of the targets themselves."""
         inverse = 1 / (self.values + penalty)
         dual = self.vectors @ (inverse[:, None] * self.projected)
         return dual, _left_out(dual, self.squares @ inverse, penalty, self.root)
 
     def choose(self, judged: Tensor, slack: float) -> float:
-        """Give the least penalty whose weighted squared error of judged rows left out is at most ``slack`` too much."""
+        """Return the least penalty with at most 1 + ``slack`` times the least squared error on judged rows left out."""
         size = float(self.values.sum()) / int((self.root > 0).sum()) or 1.0
         if not bool(judged.any()):
             return size * FEW

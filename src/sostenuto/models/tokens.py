@@ -54,7 +54,7 @@ class TokenClassifier(SequenceModel):
         return self.head(self.pooled(self.embed(values), lengths, timespans, self.readout))
 
     def embed(self, tokens: Tensor) -> Tensor:
-        """Give the words' vectors; in training, words are dropped."""
+        """Return the words' vectors; in training, words are dropped."""
         vectors = self.embedding(tokens)
         if not self.training or self.embedding_dropout == 0:
             return vectors

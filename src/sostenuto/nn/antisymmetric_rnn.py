@@ -93,16 +93,16 @@ class AntisymmetricRNN(DenseLayer):
                     self.weight("bias_ih", *cell).zero_()
 
     def discrete_map(self, layer: int = 0, *, reverse: bool = False, span: float = 1.0) -> DenseMap:
-        """Give the residual step: P = I, Q = εI."""
+        """Return the residual step: P = I, Q = εI."""
         weight = self.weight("weight_hh", layer, reverse)
         return DenseMap(weight, weight.new_ones(1, 1), weight.new_full((1,), self.step_size * span))
 
     def sector(self, layer: int = 0, *, reverse: bool = False) -> Sector | str:
-        """Give A = 0 and W; a gated unit has no such form."""
+        """Return A = 0 and W; a gated unit has no such form."""
         return "a gate multiplies the field" if self.gated else super().sector(layer, reverse=reverse)
 
     def rate(self, layer: int, reverse: bool) -> Rate:
-        """Give tanh(Wh + z), times the gate where there is one."""
+        """Return tanh(Wh + z), times the gate where there is one."""
         weight = self.weight("weight_hh", layer, reverse)
 
         def rate(drive: Tensor, h: Tensor) -> Float[Tensor, "*batch S"]:

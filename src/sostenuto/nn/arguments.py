@@ -43,7 +43,7 @@ def check_tensor(name: str, value: Any, like: Tensor) -> None:
 
 
 def given_state(state: Any, hx: Any, names: tuple[str, ...], like: Tensor) -> Any:
-    """Give the state of a call, under this library's name or torch's, ``hx``; refuse parts that are not tensors."""
+    """Return the state of a call, under this library's name or torch's, ``hx``; refuse parts that are not tensors."""
     require(state is None or hx is None, "expected one initial state", "got state and hx", "hx is torch's name for it")
     state = hx if state is None else state
     if state is None:

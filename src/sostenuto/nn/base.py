@@ -76,7 +76,7 @@ class Contract(Certified):
         return len(self.state_names) * self.hidden_size
 
     def longest_span(self) -> Float[Tensor, ""] | None:
-        """Give the longest time span that is read stably, or None where there is no limit."""
+        """Return the longest time span that is read stably, or None where there is no limit."""
         return None
 
     def step(self, input_t: Float[Tensor, "*batch channel"], state: LayerState | None = None) -> tuple[Tensor, Any]:
@@ -100,7 +100,7 @@ class Contract(Certified):
         *,
         layer: int = 0,  # noqa: ARG002
     ) -> Float[Tensor, "*batch state"]:
-        """Give dh/dt at state ``h`` and input ``x``; components of a state stand side by side in ``h``."""
+        """Return dh/dt at state ``h`` and input ``x``; components of a state stand side by side in ``h``."""
         name = type(self).__name__.removeprefix("Parametrized")
         raise InputError(f"not applicable: {name} is a discrete map, not a step of a differential equation.")
 
@@ -244,7 +244,7 @@ class RecurrentLayer(Contract, ConstrainedModule, ABC):
                 self.get_parameter(name).detach().add_(start)
 
     def read_parameter(self, name: str) -> Tensor:
-        """Give a parameter as a plain tensor; a constrained one comes constrained, a difference with its start."""
+        """Return a parameter as a plain tensor; a constrained one comes constrained, a difference with its start."""
         value, start = super().read_parameter(name), self._buffers.get(_start_of(name))
         return value if start is None else value + start
 
@@ -281,7 +281,7 @@ class RecurrentLayer(Contract, ConstrainedModule, ABC):
         self.constrain_parameter(full, constraint)
 
     def free_weight(self, name: str, layer: int, reverse: bool) -> Tensor:
-        """Give the parameter that is trained: the free one behind a constrained weight, else the weight itself."""
+        """Return the parameter that is trained: the free one behind a constrained weight, else the weight itself."""
         full = weight_name(name, layer, reverse)
         full = self._renamed.get(full, full)
         if parametrize.is_parametrized(self, full):

@@ -31,7 +31,7 @@ class Certified:
         reverse: bool = False,
         spans: float | tuple[float, float] | None = None,
     ) -> Certificate:
-        """Say whether one layer provably forgets its start, or which condition fails; see `nn.certificates`.
+        """Return whether one layer provably forgets its start, or which condition fails; see `nn.certificates`.
 
         Args:
             kind: ``contraction`` and ``lure`` for the differential equation, ``discrete`` for the map that is run;

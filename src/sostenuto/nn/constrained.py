@@ -56,7 +56,7 @@ def _sentence(name: str) -> str:
 
 
 def _guarded_view(result: Tensor, weights: Sequence[ConstrainedWeight]) -> Tensor:
-    """Give a result as it is, or guarded where it shows a weight's own memory."""
+    """Return a result as it is, or guarded where it shows a weight's own memory."""
     if result.layout is not torch.strided or not runs_eagerly():
         return result
     memory = result.untyped_storage()._cdata
@@ -90,11 +90,11 @@ class ConstrainedModule(nn.Module):
         setattr(type(self), name, _Guard(self.related(name, getattr(type(self), name)), name))
 
     def related(self, name: str, constrained: property) -> property:  # noqa: ARG002
-        """Give the property of a constrained parameter; a subclass may relate it to another parameter."""
+        """Return the property of a constrained parameter; a subclass may relate it to another parameter."""
         return constrained
 
     def read_parameter(self, name: str) -> Tensor:
-        """Give a parameter as a plain tensor; a constrained one comes constrained."""
+        """Return a parameter as a plain tensor; a constrained one comes constrained."""
         guard = None if torch.compiler.is_compiling() else type(self).__dict__.get(name)
         return guard.read(self) if isinstance(guard, _Guard) else getattr(self, name)  # pyright: ignore[reportOptionalCall]
 

@@ -101,7 +101,7 @@ class CoRNN(DenseLayer):
                     self.weight(name, layer, reverse).uniform_(-bound, bound)
 
     def discrete_map(self, layer: int = 0, *, reverse: bool = False, span: float = 1.0) -> DenseMap:
-        """Give coefficients between y and z, and (W, W̃) side by side."""
+        """Return coefficients between y and z, and (W, W̃) side by side."""
         weight = self._weights(layer, reverse)
         step = self.step_size * span
         old, new = self._damping(step)
@@ -110,7 +110,7 @@ class CoRNN(DenseLayer):
         return DenseMap(weight, _constants(weight, *linear).view(2, 2), _constants(weight, *forced))
 
     def span_derivative(self, order: int, layer: int, reverse: bool, low: float, high: float) -> list[SpanTerm]:
-        """Give the map's derivatives: it is affine in u = h/(1 + eh) and g = h²/(1 + eh), h = Δt·span, e = ε or 0."""
+        """Return the map's derivatives: it is affine in u = h/(1 + eh) and g = h²/(1 + eh), h = Δt·span, e = ε or 0."""
         weight, size = self._weights(layer, reverse), self.step_size
         e = self.epsilon if self.damping == "implicit" else 0.0
         first = torch.tensor([[0.0, 1.0], [-self.gamma, -self.epsilon]])
@@ -128,14 +128,14 @@ class CoRNN(DenseLayer):
         return [term(size / near**2, first, push), term(swing, second, pull)]
 
     def sector(self, layer: int = 0, *, reverse: bool = False) -> Sector | str:
-        """Give A = [[0, I], [−γI, −εI]], B = [0; I] and (W, W̃)."""
+        """Return A = [[0, I], [−γI, −εI]], B = [0; I] and (W, W̃)."""
         weight = self._weights(layer, reverse)
         identity = torch.eye(self.hidden_size, dtype=weight.dtype, device=weight.device)
         linear = torch.kron(weight.new_tensor([[0.0, 1.0], [-self.gamma, -self.epsilon]]), identity)
         return Sector(linear, weight, torch.kron(weight.new_tensor([[0.0], [1.0]]), identity))
 
     def rate(self, layer: int, reverse: bool) -> Rate:
-        """Give (z, tanh(Wy + W̃z + drive) − γy − εz)."""
+        """Return (z, tanh(Wy + W̃z + drive) − γy − εz)."""
         weight = self._weights(layer, reverse)
 
         def rate(drive: Tensor, h: Tensor) -> Float[Tensor, "*batch S"]:
@@ -164,7 +164,7 @@ class CoRNN(DenseLayer):
         return ", ".join([super().extra_repr(), *(f"{name}={getattr(self, name)}" for name in names)])
 
     def _damping(self, size: Tensor | float) -> tuple[Tensor | float, Tensor | float]:
-        """Give the factors of the old z before, and of everything after, the push."""
+        """Return the factors of the old z before, and of everything after, the push."""
         return (1.0, 1 / (1 + size * self.epsilon)) if self.damping == "implicit" else (1 - size * self.epsilon, 1.0)
 
     def _weights(self, layer: int, reverse: bool) -> Tensor:

@@ -24,7 +24,7 @@ class DampedUnits(NamedTuple):
 def damped_decay(
     directions: list[DampedUnits], spans: tuple[float, float], drive: float | Float[np.ndarray, " H"] | None
 ) -> tuple[LevelDecay, Float[np.ndarray, " unit"]]:
-    """Give a layer's rates and the half-lives of its units; coefficients may be off by some units in the last place.
+    """Return a layer's rates and the half-lives of its units; coefficients may be off by some units in the last place.
 
     A drive x held over a span δ adds x∫₀^δ e^{κs}ds, at most |x|(1 − e^{−γδ})/γ, so that drives below D keep a state
     that starts at 0 below D/γ in spans of any length.
@@ -56,7 +56,7 @@ def damped_decay(
 
 
 def promised_decay(half_life: float, dtype: torch.dtype, time_span: float = 1.0) -> float:
-    """Give the γ below which a half-life is certified, rounding of the coefficients of each step counted.
+    """Return the γ below which a half-life is certified, rounding of the coefficients of each step counted.
 
     >>> round(1 / promised_decay(100.0, torch.float64), 6) == round(100 / math.log(2), 6)
     True

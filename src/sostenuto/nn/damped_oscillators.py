@@ -110,14 +110,14 @@ class DampedOscillators(FusedLayer):
                     nn.init.zeros_(self.weight("bias_ih", layer, reverse))
 
     def decay(self, layer: int = 0, *, reverse: bool = False) -> Float[Tensor, " hidden"]:
-        """Give each unit's γ, per unit of time; 1/γ is its time scale."""
+        """Return each unit's γ, per unit of time; 1/γ is its time scale."""
         free = self.weight("weight_hh", layer, reverse)[: self.hidden_size]
         if self.half_life is None:
             return torch.exp(free)
         return 1 / (torch.exp(-free) + 1 / promised_decay(self.half_life, free.dtype, self.time_span))
 
     def frequency(self, layer: int = 0, *, reverse: bool = False) -> Float[Tensor, " hidden"]:
-        """Give each unit's ω, in radians per unit of time."""
+        """Return each unit's ω, in radians per unit of time."""
         return torch.exp(self.weight("weight_hh", layer, reverse)[self.hidden_size :])
 
     def trajectory(
@@ -127,7 +127,7 @@ class DampedOscillators(FusedLayer):
         raise NotImplementedError("DampedOscillators runs its scan in `run`")
 
     def rates(self, layer: int, reverse: bool) -> tuple[Float[Tensor, "2 1 1 H"], Float[Tensor, "1 1 1 H"]]:
-        """Give the decays and frequencies of a layer, and the scales of what enters it."""
+        """Return the decays and frequencies of a layer, and the scales of what enters it."""
         decay = self.decay(layer, reverse=reverse)
         both = torch.stack([decay, self.frequency(layer, reverse=reverse)])
         return both[:, None, None], _drive_scale(decay)[None, None, None]
@@ -135,7 +135,7 @@ class DampedOscillators(FusedLayer):
     def held(
         self, layer: int, reverse: bool, spans: Float[Tensor, "T B"] | None
     ) -> tuple[Float[Tensor, "2 T1 B1 H"], Float[Tensor, "2 T1 B1 H"]]:
-        """Give the coefficients of a step, of the state and of V u + b; one for each span where there are spans."""
+        """Return the coefficients of a step, of the state and of V u + b; one for each span where there are spans."""
         if spans is None and type(self).decay is DampedOscillators.decay:
             free = self.weight("weight_hh", layer, reverse)
             promised = self.half_life and promised_decay(self.half_life, free.dtype, self.time_span)
@@ -169,7 +169,7 @@ class DampedOscillators(FusedLayer):
     def vector_field(
         self, h: Float[Tensor, "*batch state"], x: Float[Tensor, "*batch channel"], *, layer: int = 0
     ) -> Float[Tensor, "*batch state"]:
-        """Give (dy/dt, dz/dt) at h = (y, z) side by side."""
+        """Return (dy/dt, dz/dt) at h = (y, z) side by side."""
         y, z = h.chunk(2, dim=-1)
         decay, frequency = self.decay(layer), self.frequency(layer)
         force = _drive_scale(decay) * self.drive(layer, False, [x])
@@ -196,7 +196,7 @@ class DampedOscillators(FusedLayer):
         drives: Sequence[float | Float[np.ndarray, " hidden"] | None],
         passing: Sequence[tuple[float, float]] | None = None,
     ) -> MemoryCertificate:
-        """Give every unit's own factor |λ| = e^{−γδ}, exactly but for the rounding of its coefficients.
+        """Return every unit's own factor |λ| = e^{−γδ}, exactly but for the rounding of its coefficients.
 
         ``drives`` bound V u + b of each layer, of each unit or of all; without them states have no bound. Where a layer
         has a clock, ``passing`` are the least time and the most that pass for it per unit of time.

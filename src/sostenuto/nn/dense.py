@@ -33,7 +33,7 @@ class DenseMap(NamedTuple):
     gain: Float[Tensor, "S H"] | Float[Tensor, " k"]
 
     def full(self) -> tuple[Float[Tensor, "S S"], Float[Tensor, "H S"], Float[Tensor, "S H"]]:
-        """Give P, W and Q as matrices."""
+        """Return P, W and Q as matrices."""
         units, states = self.weight.shape
         identity = torch.eye(units, dtype=self.weight.dtype, device=self.weight.device)
         linear = self.linear if self.linear.shape[0] == states else torch.kron(self.linear, identity)
@@ -72,23 +72,23 @@ class DenseLayer(FusedLayer):
 
     @abstractmethod
     def discrete_map(self, layer: int = 0, *, reverse: bool = False, span: float = 1.0) -> DenseMap:
-        """Give P, Q and W of the map that is really run, over a time span."""
+        """Return P, Q and W of the map that is really run, over a time span."""
 
     def span_derivative(self, order: int, layer: int, reverse: bool, low: float, high: float) -> list[SpanTerm]:
-        """Give terms that bound the first or second derivative of P + QKW by the span, from ``low`` to ``high``."""
+        """Return terms that bound the first or second derivative of P + QKW by the span, from ``low`` to ``high``."""
         raise NotImplementedError(f"steps of {type(self).__name__} by {self.integrator!r} lie on no curve")
 
     def sector(self, layer: int = 0, *, reverse: bool = False) -> Sector | str:
-        """Give A, B and W of the differential equation, or why there are none."""
+        """Return A, B and W of the differential equation, or why there are none."""
         weight = self.weight("weight_hh", layer, reverse)
         return Sector(torch.zeros_like(weight), weight)
 
     def rate(self, layer: int, reverse: bool) -> Rate:
-        """Give dh/dt as a function of drive and state, with the weights read once."""
+        """Return dh/dt as a function of drive and state, with the weights read once."""
         raise NotImplementedError(f"layer {layer} ({reverse=}) of {type(self).__name__} is a discrete map")
 
     def threshold(self, layer: int, reverse: bool) -> Float[Tensor, " H"] | None:  # noqa: ARG002
-        """Give the threshold of modReLU; other activations have none."""
+        """Return the threshold of modReLU; other activations have none."""
         return None
 
     def enter(
@@ -98,7 +98,7 @@ class DenseLayer(FusedLayer):
         below: Below,
         lengths: Lengths,  # noqa: ARG002
     ) -> Float[Tensor, "T B _"]:
-        """Give the input as it is: the scan projects it."""
+        """Return the input as it is: the scan projects it."""
         return below[-1]
 
     def trajectory(
@@ -134,7 +134,7 @@ class DenseLayer(FusedLayer):
     def vector_field(
         self, h: Float[Tensor, "*batch state"], x: Float[Tensor, "*batch channel"], *, layer: int = 0
     ) -> Float[Tensor, "*batch state"]:
-        """Give dh/dt at state ``h`` and input ``x``; one step of the map advances t by the step size."""
+        """Return dh/dt at state ``h`` and input ``x``; one step of the map advances t by the step size."""
         return self.rate(layer, False)(self.drive(layer, False, [x]), h)
 
     def _certify(self, kind: str, layer: int, reverse: bool, spans: tuple[float, float]) -> Certificate:
@@ -175,7 +175,7 @@ class DenseLayer(FusedLayer):
         return map_memory(maps, spans, drive, passes=True, clock=self.integrator in ("euler", "exact"))
 
     def _curve(self, layer: int, reverse: bool, spans: tuple[float, float], slopes: tuple[float, float]) -> SpanCurve:
-        """Give the maps of all time spans, in float64."""
+        """Return the maps of all time spans, in float64."""
         still = copy.deepcopy(self).double()
 
         def at(span: float) -> SectorSystem:

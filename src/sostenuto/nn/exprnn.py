@@ -97,11 +97,11 @@ class ExpRNN(DenseLayer):
                     self.weight("bias_ih", *cell).uniform_(-0.01, 0.01)
 
     def input_map(self, layer: int, reverse: bool) -> tuple[Float[Tensor, "G _"], Float[Tensor, " G"] | None]:
-        """Give V alone; b belongs to the activation."""
+        """Return V alone; b belongs to the activation."""
         return self.weight("weight_ih", layer, reverse), None
 
     def threshold(self, layer: int, reverse: bool) -> Float[Tensor, " H"] | None:
-        """Give modReLU's b."""
+        """Return modReLU's b."""
         return self.weight("bias_ih", layer, reverse) if self.bias else None
 
     def discrete_map(
@@ -111,7 +111,7 @@ class ExpRNN(DenseLayer):
         reverse: bool = False,
         span: float = 1.0,  # noqa: ARG002
     ) -> DenseMap:
-        """Give P = 0, Q = I and the rotation W."""
+        """Return P = 0, Q = I and the rotation W."""
         weight = self.weight("weight_hh", layer, reverse)
         return DenseMap(weight, weight.new_zeros(1, 1), weight.new_ones(1))
 

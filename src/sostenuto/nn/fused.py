@@ -87,11 +87,11 @@ class FusedLayer(RecurrentLayer):
         """Run the fused scan over all time on what `enter` gives; components of a state stand side by side."""
 
     def enter(self, layer: int, reverse: bool, below: Below, lengths: Lengths) -> Float[Tensor, "T B _"]:
-        """Give what `trajectory` reads: the drive."""
+        """Return what `trajectory` reads: the drive."""
         return self.drive(layer, reverse, below, lengths)
 
     def advance(self, layer: int, reverse: bool) -> Step:
-        """Give the step (drive, state, span) → state for the loop, with the weights read once."""
+        """Return the step (drive, state, span) → state for the loop, with the weights read once."""
         raise NotImplementedError(f"layer {layer} ({reverse=}) of {type(self).__name__} has no loop of steps")
 
     def drive(
@@ -105,7 +105,7 @@ class FusedLayer(RecurrentLayer):
         return F.linear(below[-1], *self.input_map(layer, reverse))
 
     def input_map(self, layer: int, reverse: bool) -> tuple[Float[Tensor, "G _"], Float[Tensor, " G"] | None]:
-        """Give V and b, if there is one."""
+        """Return V and b, if there is one."""
         return self.weight("weight_ih", layer, reverse), self.weight("bias_ih", layer, reverse) if self.bias else None
 
     def emit(

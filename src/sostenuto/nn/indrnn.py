@@ -130,7 +130,7 @@ class IndRNN(FusedLayer):
         states: Float[Tensor, "T B S"],
         start: Float[Tensor, "B S"],  # noqa: ARG002
     ) -> Float[Tensor, "T B H"]:
-        """Give the states; with residual stacking, plus what this direction of the layer below gave."""
+        """Return the states; with residual stacking, plus what this direction of the layer below gave."""
         if self.stacking != "residual" or layer == 0:
             return states
         first = self.hidden_size if reverse else 0
@@ -144,7 +144,7 @@ class IndRNN(FusedLayer):
         return certificates.discrete(torch.zeros_like(weight), weight, self.activation)
 
     def _certify_memory(self, spans: tuple[float, float], drive: float | None) -> MemoryCertificate:
-        """Give every unit's own factor s·wᵢ."""
+        """Return every unit's own factor s·wᵢ."""
         maps: list[list[Ends]] = [[] for _ in range(self.num_layers)]
         for layer, reverse in self.cells():
             weight = torch.diag(self.weight("weight_hh", layer, reverse))

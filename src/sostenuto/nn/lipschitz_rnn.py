@@ -122,7 +122,7 @@ class LipschitzRNN(DenseLayer):
                     self.weight("bias_ih", *cell).zero_()
 
     def discrete_map(self, layer: int = 0, *, reverse: bool = False, span: float = 1.0) -> DenseMap:
-        """Give P, Q and W of an Euler or IMEX step."""
+        """Return P, Q and W of an Euler or IMEX step."""
         weight, step = self.weight("weight_hh", layer, reverse), self.step_size * span
         gain = weight.new_full((1,), step)
         if self.alpha == 0:
@@ -137,7 +137,7 @@ class LipschitzRNN(DenseLayer):
         return DenseMap(weight, linear.contiguous(), gain.contiguous())
 
     def span_derivative(self, order: int, layer: int, reverse: bool, low: float, high: float) -> list[SpanTerm]:
-        """Give the derivatives of an IMEX step I + hG(αA + KW), h = ε·span, G = (I − hραA)⁻¹: G² and 2ραA G³ times it.
+        """Return derivatives of an IMEX step I + hG(αA + KW), h = ε·span, G = (I − hραA)⁻¹: G² and 2ραA G³ times it.
 
         On a stretch G(h) = G(h₀)(I − (h − h₀)ραA G(h₀))⁻¹.
         """
@@ -151,7 +151,7 @@ class LipschitzRNN(DenseLayer):
         return [SpanTerm(bound, Sector(left @ moved, weight, left), spread, order + 1)]
 
     def sector(self, layer: int = 0, *, reverse: bool = False) -> Sector | str:
-        """Give αA and W; a gated unit has no such form."""
+        """Return αA and W; a gated unit has no such form."""
         if self.gated:
             return "a gate multiplies the field"
         return Sector(
@@ -159,7 +159,7 @@ class LipschitzRNN(DenseLayer):
         )
 
     def rate(self, layer: int, reverse: bool) -> Rate:
-        """Give αAh + tanh(Wh + z), times the gate where there is one."""
+        """Return αAh + tanh(Wh + z), times the gate where there is one."""
         # Turned once: an exported step that turned them at every stage would read one tensor under several names.
         weight, linear = (self.weight(name, layer, reverse).mT for name in ("weight_hh", "weight_linear"))
         alpha = self.alpha

@@ -75,7 +75,7 @@ def map_memory(
 
 
 def slope_range(activation: str, drive: float | None) -> tuple[float, float]:
-    """Give the least and the largest slope of secants between −A and A; everywhere without ``drive``.
+    """Return the least and the largest slope of secants between −A and A; everywhere without ``drive``.
 
     >>> slope_range("hardtanh", 0.5), slope_range("relu", 1.0)
     ((1.0, 1.0), (0.0, 1.0))
@@ -150,7 +150,7 @@ def _factors(certified: CertifiedMap, slopes: tuple[float, float]) -> Interval:
 def _clock(
     short: CertifiedMap, long: CertifiedMap, spans: tuple[float, float], slopes: tuple[float, float]
 ) -> tuple[float | None, float | None]:
-    """Give rates per unit of time of independent units, by Euler's steps or exact ones.
+    """Return rates per unit of time of independent units, by Euler's steps or exact ones.
 
     A factor 1 + τc keeps −log(1 + τc)/τ per unit of time, which grows with the step τ as long as it is above 0: the
     longest forgets fastest, the shortest slowest. An exact step keeps the same in every span.

@@ -90,12 +90,12 @@ class OscillatorLayer(RecurrentLayer):
     _steps: tuple[float, ...]
 
     def effective_step(self, layer: int = 0, *, reverse: bool = False) -> Float[Tensor, " hidden"]:
-        """Give each unit's own step g = Δt·σ̂(c)."""
+        """Return each unit's own step g = Δt·σ̂(c)."""
         return self._steps[layer] * torch.sigmoid(self.weight("time_scale", layer, reverse))
 
     @torch.no_grad()
     def longest_span(self) -> Float[Tensor, ""]:
-        """Give the longest time span that all units read stably, with the weights as they are.
+        """Return the longest time span that all units read stably, with the weights as they are.
 
         A step of h = timespan · Δt · σ̂(c) of y″ = −(α + w)y, the steepest that tanh(w y) can be, is stable where
         h²·(α + max(w, 0)) < 4 (symplectic Euler); the span is `MARGIN` of where equality holds for the fastest unit.
@@ -124,7 +124,7 @@ class OscillatorLayer(RecurrentLayer):
     def vector_field(
         self, h: Float[Tensor, "*batch state"], x: Float[Tensor, "*batch channel"], *, layer: int = 0
     ) -> Float[Tensor, "*batch state"]:
-        """Give (dy/dt, dz/dt) at h = (y, z) side by side; one step of the map advances t by Δt."""
+        """Return (dy/dt, dz/dt) at h = (y, z) side by side; one step of the map advances t by Δt."""
         y, z = h.chunk(2, dim=-1)
         rate = torch.sigmoid(self.weight("time_scale", layer, False))
         force = torch.tanh(self.weight("weight_hh", layer, False) * y + self._drive(layer, False, x))
@@ -137,7 +137,7 @@ class OscillatorLayer(RecurrentLayer):
         *,
         layer: int = 0,
     ) -> Float[Tensor, "*batch"]:
-        """Give a layer's energy at a state, (y, z) or both side by side, while it reads ``input`` (rusch2021, eq. (4)).
+        """Return a layer's energy at a state, (y, z) or both side by side, as it reads ``input`` (rusch2021, eq. (4)).
 
         With a = V u + b: H = Σ α y²/2 + z²/2 + [log cosh(w y + a) − log cosh a]/w. The subtracted term does not depend
         on the state and makes H finite at w = 0, where the bracket over w becomes y·tanh a. The field is
@@ -153,7 +153,7 @@ class OscillatorLayer(RecurrentLayer):
         return oscillator_energy(y, z, weight, drive, self.stiffness)
 
     def weight_limit(self, layer: int = 0, *, reverse: bool = False) -> Float[Tensor, " hidden"]:
-        """Give the largest |w| of each unit that keeps ``half_life``, at the step that the unit has."""
+        """Return the largest |w| of each unit that keeps ``half_life``, at the step that the unit has."""
         require(self.half_life is not None, "expected a layer made with half_life", "got one without a limit")
         step, steps = self.effective_step(layer, reverse=reverse), (self.half_life or 1.0) / self.time_span
         limit = weight_limit(step, self.stiffness, steps, time_span=self.time_span)

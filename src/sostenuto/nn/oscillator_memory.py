@@ -38,7 +38,7 @@ class Oscillators(Protocol):
         ...
 
     def effective_step(self, layer: int = 0, *, reverse: bool = False) -> Tensor:
-        """Give h of each unit."""
+        """Return h of each unit."""
         ...
 
 
@@ -58,7 +58,7 @@ def cell_growth(
 def weight_limit(
     step: Float[Tensor, " H"], stiffness: float, half_life: float, *, time_span: float = 1.0
 ) -> Float[Tensor, " H"]:
-    """Give w_max of each unit: |w| ≤ w_max keeps half of every difference for ``half_life`` steps; 0 where none does.
+    """Return w_max of each unit: |w| ≤ w_max keeps half of every difference for ``half_life`` steps; 0 where none does.
 
     asinh(r̄/2) ≤ ln 2/n means h²w² ≤ 4s²q₀(1 − h²q₀/4) with s = 2·sinh(ln 2/n), q₀ = α ± w/2: a quadratic in w, of
     which the lesser root of both signs is taken, less what rounding in the step's dtype can do to h and w.

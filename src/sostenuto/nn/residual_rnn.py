@@ -83,7 +83,7 @@ class ResidualRNN(DenseLayer):
     def discrete_map(
         self, layer: int = 0, *, reverse: bool = False, span: float = 1.0, steps: int | None = None
     ) -> DenseMap:
-        """Give the residual step: P = I, Q = εI; ε = 1/``steps`` where the layer has no step size."""
+        """Return the residual step: P = I, Q = εI; ε = 1/``steps`` where the layer has no step size."""
         if self.step_size is None and steps is None:
             raise InputError("expected a step_size, got None (1/T of a whole sequence); pass steps=T.")
         weight = self.weight("weight_hh", layer, reverse)
@@ -118,7 +118,7 @@ class ResidualRNN(DenseLayer):
         return super().step(input_t, state)
 
     def rate(self, layer: int, reverse: bool) -> Rate:
-        """Give σ(Wh + z)."""
+        """Return σ(Wh + z)."""
         weight = self.weight("weight_hh", layer, reverse)
         return lambda drive, h: activate(h @ weight.mT + drive, self.activation)
 

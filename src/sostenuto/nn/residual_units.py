@@ -57,7 +57,7 @@ class _ResidualGated(RecurrentLayer):
 
     @abstractmethod
     def field(self, x: Tensor, hidden: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Give the rate of change of each component from the gates' input and recurrent parts."""
+        """Return the rate of change of each component from the gates' input and recurrent parts."""
 
     def run(self, layer: int, reverse: bool, below: Below, state: Parts, timespans: Spans, lengths: Lengths) -> Ran:
         """Step the field; without a step size every sequence takes 1/T, T being its own length."""
@@ -85,7 +85,7 @@ class _ResidualGated(RecurrentLayer):
     def vector_field(
         self, h: Float[Tensor, "*batch state"], x: Float[Tensor, "*batch channel"], *, layer: int = 0
     ) -> Float[Tensor, "*batch state"]:
-        """Give dh/dt; one step of the map advances t by ``step_size``."""
+        """Return dh/dt; one step of the map advances t by ``step_size``."""
         parts = h.chunk(len(self.state_names), dim=-1)
         return torch.cat(self._rates(layer, False, self._input_gates(layer, False, x), parts), dim=-1)
 
@@ -116,7 +116,7 @@ class ResidualGRU(_ResidualGated):
     gates = 3
 
     def field(self, x: Tensor, hidden: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Give (1 − z) ⊙ (n − h)."""
+        """Return (1 − z) ⊙ (n − h)."""
         x_r, x_z, x_n = x.chunk(3, dim=-1)
         h_r, h_z, h_n = hidden.chunk(3, dim=-1)
         reset, update = torch.sigmoid(x_r + h_r), torch.sigmoid(x_z + h_z)
@@ -140,7 +140,7 @@ class ResidualLSTM(_ResidualGated):
     gates = 4
 
     def field(self, x: Tensor, hidden: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Give (o ⊙ tanh(c⁺) − h, c⁺ − c) with c⁺ = f ⊙ c + i ⊙ g."""
+        """Return (o ⊙ tanh(c⁺) − h, c⁺ − c) with c⁺ = f ⊙ c + i ⊙ g."""
         h, c = state
         i, f, g, o = (x + hidden).chunk(4, dim=-1)
         target = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)

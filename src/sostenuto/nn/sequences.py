@@ -40,7 +40,7 @@ class TimeMajor:
         return cls(values, None, None, unbatched, batch_first)
 
     def spans(self, timespans: Timespans | None, dtype: torch.dtype) -> Tensor | None:
-        """Give the duration of every step ``(time, batch)``: 0 in the padding, None where each is simply 1.
+        """Return the duration of every step ``(time, batch)``: 0 in the padding, None where each is simply 1.
 
         A negative or infinite span, or NaN, is refused on the CPU; elsewhere reading the numbers of a tensor would
         stall the device, and they are taken as they are.

@@ -132,7 +132,7 @@ class StableRNN(DenseLayer):
                     self.weight("bias_ih", *cell).zero_()
 
     def discrete_map(self, layer: int = 0, *, reverse: bool = False, span: float = 1.0) -> DenseMap:
-        """Give the residual step, P = I, Q = εI, and W as a matrix; or the exact one, P = e^{εW}, W = 0."""
+        """Return the residual step, P = I, Q = εI, and W as a matrix; or the exact one, P = e^{εW}, W = 0."""
         weight = self.weight("weight_hh", layer, reverse)
         if self.integrator == "exact":
             decay, gain = _exact(weight, self.step_size * span)
@@ -141,7 +141,7 @@ class StableRNN(DenseLayer):
         return DenseMap(matrix, weight.new_ones(1, 1), weight.new_full((1,), self.step_size * span))
 
     def _promised(self) -> tuple[float, float]:
-        """Give the largest and the least −εw for which a unit keeps half_life and forget_within."""
+        """Return the largest and the least −εw for which a unit keeps half_life and forget_within."""
         remember, forget = self.half_life, self.forget_within
         for name, steps in (("half_life", remember), ("forget_within", forget)):
             if steps is not None:
@@ -159,7 +159,7 @@ class StableRNN(DenseLayer):
         return most, least
 
     def _rate(self, half_life: float) -> float:
-        """Give −εw of a unit that keeps exactly half for so long, in steps of the longest span."""
+        """Return −εw of a unit that keeps exactly half for so long, in steps of the longest span."""
         rate = math.log(2) * self.time_span / half_life
         slope = SLOPES[self.activation][1]
         return -math.expm1(-rate) / slope if self.integrator == "euler" else rate
@@ -180,13 +180,13 @@ class StableRNN(DenseLayer):
         return states
 
     def sector(self, layer: int = 0, *, reverse: bool = False) -> Sector | str:
-        """Give A = 0 and W as a matrix."""
+        """Return A = 0 and W as a matrix."""
         weight = self.weight("weight_hh", layer, reverse)
         matrix = torch.diag(weight) if self.form == "diagonal" else weight
         return Sector(torch.zeros_like(matrix), matrix)
 
     def rate(self, layer: int, reverse: bool) -> Rate:
-        """Give σ(Wh + z)."""
+        """Return σ(Wh + z)."""
         weight = self.weight("weight_hh", layer, reverse)
         if self.form == "diagonal":
             return lambda drive, h: activate(weight * h + drive, self.activation)

@@ -29,7 +29,7 @@ class StepCache:
         self._seen: tuple[Any, ...] = ()
 
     def get(self, key: Any, compute: Callable[[], Value]) -> Value:
-        """Give the value under a key, computed if there is none."""
+        """Return the value under a key, computed if there is none."""
         if key not in self.values:
             self.values[key] = compute()
         return self.values[key]

@@ -62,7 +62,7 @@ def drift_of(
 
 
 def _worst(parts: tuple[Tensor, ...]) -> float:
-    """Give the largest relative difference; one that is not finite counts as infinite."""
+    """Return the largest relative difference; one that is not finite counts as infinite."""
     half = len(parts) // 2
     floor = torch.finfo(parts[0].dtype).tiny
     pairs = zip(parts[:half], parts[half:], strict=True)
@@ -222,7 +222,7 @@ class UnICORNN(OscillatorLayer):
     def peak(
         self, input: LayerInput, state: LayerState | None = None, *, timespans: Timespans | None = None
     ) -> Float[Tensor, "*batch hidden"]:
-        """Give each unit's largest output over time, max_n y_n: what a call gives, without its outputs where it can.
+        """Return each unit's largest output over time, max_n y_n: what a call gives, without its outputs where it can.
 
         Steps that share the largest value share its gradient evenly, as in `torch.amax`. In eager code on the CPU the
         maximum is followed while the outputs are in the cache. Hooks on the layer's calls run in any case.
@@ -244,7 +244,7 @@ class UnICORNN(OscillatorLayer):
     def final_state(
         self, input: LayerInput, state: LayerState | None = None, *, timespans: Timespans | None = None
     ) -> LayerState:
-        """Give the last state of a call alone; with ``memory="recompute"`` its outputs, T·B·H numbers, are not made.
+        """Return the last state of a call alone; with ``memory="recompute"`` its outputs, T·B·H numbers, are not made.
 
         >>> layer, x = UnICORNN(2, 8, memory="recompute"), torch.ones(50, 3, 2)
         >>> torch.equal(layer.final_state(x)[0], layer(x)[1][0])
@@ -325,7 +325,7 @@ class UnICORNN(OscillatorLayer):
         return bool(any(hooks) or replaced or nn.modules.module._has_any_global_hook())
 
     def _cell(self, layer: int, reverse: bool) -> Cell:
-        """Give one layer's tensors, with c in the place of its steps."""
+        """Return one layer's tensors, with c in the place of its steps."""
         skipped = self.weight("weight_skip", layer, reverse) if self._skips(layer) else None
         weights = self.weight("weight_hh", layer, reverse), self.weight("time_scale", layer, reverse)
         return Cell(*self._input_map(layer, reverse), skipped, *weights, None)

@@ -33,7 +33,7 @@ class Activation:
         return {"tanh": torch.tanh, "logistic": torch.sigmoid, "identity": torch.clone}[self.name](u)
 
     def derivatives(self, u: Float[Tensor, "*shape"], order: int) -> Float[Tensor, "derivative *shape"]:
-        """Give σ, σ′, …, σ^(order) at ``u``: σ^(m) = p_m(y), p_0(y) = y, p_{m+1} = p_m′·r.
+        """Return σ, σ′, …, σ^(order) at ``u``: σ^(m) = p_m(y), p_0(y) = y, p_{m+1} = p_m′·r.
 
         >>> TANH.derivatives(torch.zeros(1), 3).flatten().tolist()
         [0.0, 1.0, 0.0, -2.0]

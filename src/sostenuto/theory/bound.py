@@ -55,7 +55,7 @@ def make_bound(
 
 
 def exponential(x: float) -> float:
-    """Give e^x, infinite where it is beyond float64.
+    """Return e^x, infinite where it is beyond float64.
 
     >>> exponential(0.0), exponential(1000.0)
     (1.0, inf)
@@ -64,7 +64,7 @@ def exponential(x: float) -> float:
 
 
 def power(base: float, exponent: int) -> float:
-    """Give base^exponent, infinite where it is beyond float64.
+    """Return base^exponent, infinite where it is beyond float64.
 
     >>> power(2.0, 3), power(1e200, 2)
     (8.0, inf)

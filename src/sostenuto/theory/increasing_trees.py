@@ -13,7 +13,7 @@ SERIES_LIMIT = 0.1
 
 
 def tree_weight(order: int) -> float:
-    """Give (2N−3)!! for N ≥ 1, as a float.
+    """Return (2N−3)!! for N ≥ 1, as a float.
 
     >>> [tree_weight(n) for n in range(1, 6)]
     [1.0, 1.0, 3.0, 15.0, 105.0]
@@ -22,7 +22,7 @@ def tree_weight(order: int) -> float:
 
 
 def catalan_tail(x: float, first: int = 0) -> float:
-    """Give Σ_{n ≥ first} C_n x^n for 0 ≤ x ≤ 1/4, infinity beyond.
+    """Return Σ_{n ≥ first} C_n x^n for 0 ≤ x ≤ 1/4, infinity beyond.
 
     >>> catalan_tail(0.25), round(catalan_tail(0.1, 1), 6)
     (2.0, 0.127017)

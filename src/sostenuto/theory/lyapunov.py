@@ -54,18 +54,18 @@ class LyapunovMatrix:
         return math.sqrt(self.condition)
 
     def value(self, h: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch"]:
-        """Give V(h) = hᵀPh."""
+        """Return V(h) = hᵀPh."""
         h = h.double()
         return ((h @ self.P) * h).sum(-1)
 
     def level_set(self, level: float = 1.0) -> tuple[Float[Tensor, " n"], Float[Tensor, "n n"]]:
-        """Give the half axes of the ellipsoid {V ≤ level}, longest first, and their directions in columns."""
+        """Return the half axes of the ellipsoid {V ≤ level}, longest first, and their directions in columns."""
         check_positive("level", level)
         values, directions = torch.linalg.eigh(self.P)
         return (level / values).sqrt(), directions
 
     def basin_radius(self, share: float) -> float:
-        """Give Υ = √(L/(2‖P‖₂‖A‖₂)), within which diag(v)²A changes V′ by at most the share L of |v|².
+        """Return Υ = √(L/(2‖P‖₂‖A‖₂)), within which diag(v)²A changes V′ by at most the share L of |v|².
 
         wang2024, lemma A.9, as corrected in ``docs/errata.md`` (wang2024.2): with v = tanh(Wh + z), v′ = (I −
         diag(v)²)Wv and |vᵀ(Wᵀdiag(v)²P + P diag(v)²W)v| ≤ L|v|² for all |v|₂ ≤ Υ, so that V still falls there.

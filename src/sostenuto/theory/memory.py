@@ -39,7 +39,7 @@ class TrajectoryMemory:
         return (self.rates.cumsum(1) <= math.log(2) * (1 - _MARGIN)).sum(1).double()
 
     def share(self, lag: int, start: int = 0) -> Float[Tensor, "batch unit"]:
-        """Give the least share that is left ``lag`` steps after step ``start``."""
+        """Return the least share that is left ``lag`` steps after step ``start``."""
         check_count("lag", lag, least=0)
         end = start + lag
         require(end <= self.rates.shape[1], f"expected start + lag of at most {self.rates.shape[1]}", f"got {end}")
@@ -100,7 +100,7 @@ def memory_along(
 
 
 def _arguments(layer: UnICORNN, input: Tensor, step: Tensor, weight: Tensor) -> Float[Tensor, "batch time unit"]:
-    """Give wy + Vu + b of every step from rest."""
+    """Return wy + Vu + b of every step from rest."""
     bias = layer.weight("bias_ih", 0, False) if layer.bias else 0.0
     drive = input @ layer.weight("weight_ih", 0, False).mT + bias
     y = drive.new_zeros(len(drive), len(step))
@@ -146,7 +146,7 @@ def slow_input_share(
 def answer_window(
     model: Any, epsilon: float, *, drive: float | None = None, spans: float | tuple[float, float] | None = None
 ) -> Window:
-    """Give the window that a model's answers depend on: older input moves none by more than ``epsilon``.
+    """Return the window that a model's answers depend on: older input moves none by more than ``epsilon``.
 
     Answers are a classifier's probabilities; of another model, the numbers that its head gives.
 

@@ -14,7 +14,7 @@ LARGEST_BATCH = 2**20
 
 
 def star_product(field: TensorField, directions: Float[Tensor, "word letter d"]) -> Float[Tensor, "word full"]:
-    """Give F^{z1} ⋆ … ⋆ F^{zk}(H̄_0), F^z = Σ_i z_i F^i, for each row z_1 … z_k of ``directions``.
+    """Return F^{z1} ⋆ … ⋆ F^{zk}(H̄_0), F^z = Σ_i z_i F^i, for each row z_1 … z_k of ``directions``.
 
     A basis vector z_j takes one letter. The cost doubles with every letter; words are done side by side.
     Reference: fermanian2021, definition 2.

@@ -21,13 +21,13 @@ Answer = Float[Tensor, "..."]
 
 
 def curvature_range(weight: Values, stiffness: Values) -> tuple[Answer, Answer]:
-    """Give the least and largest curvature q = α + w·tanh′ that any input can bring about."""
+    """Return the least and largest curvature q = α + w·tanh′ that any input can bring about."""
     w, alpha = _together(weight, stiffness)
     return torch.minimum(alpha, alpha + w), torch.maximum(alpha, alpha + w)
 
 
 def step_jacobian(step: Values, curvature: Values) -> Float[Tensor, "... 2 2"]:
-    """Give ∂(y, z) after one step by (y, z) before it: [[1 − h²q, h], [−hq, 1]], of determinant 1.
+    """Return ∂(y, z) after one step by (y, z) before it: [[1 − h²q, h], [−hq, 1]], of determinant 1.
 
     Reference: rusch2021, eq. (21) of the appendix.
 
@@ -39,7 +39,7 @@ def step_jacobian(step: Values, curvature: Values) -> Float[Tensor, "... 2 2"]:
 
 
 def oscillator_propagator(step: Values, stiffness: Values, lag: Values) -> Answer:
-    """Give ∂y_n/∂z_k of a free unit (w = 0), ``lag`` = n − k: h·sin((n−k)θ)/sin θ with sin(θ/2) = h√α/2.
+    """Return ∂y_n/∂z_k of a free unit (w = 0), ``lag`` = n − k: h·sin((n−k)θ)/sin θ with sin(θ/2) = h√α/2.
 
     It oscillates and neither grows nor fades; α = 0 gives h·(n−k). Needs h√α < 2. Reference: rusch2021, proposition
     3.2, as corrected in ``docs/errata.md`` (rusch2021.3).
@@ -57,7 +57,7 @@ def oscillator_propagator(step: Values, stiffness: Values, lag: Values) -> Answe
 
 
 def continuous_propagator(stiffness: Values, elapsed: Values) -> Answer:
-    """Give ∂y(t)/∂z(s) of a free unit in continuous time, ``elapsed`` = t − s: sin(√α(t−s))/√α, or t−s at α = 0.
+    """Return ∂y(t)/∂z(s) of a free unit in continuous time, ``elapsed`` = t − s: sin(√α(t−s))/√α, or t−s at α = 0.
 
     >>> continuous_propagator(0.0, 3.0).item()
     3.0
@@ -103,7 +103,7 @@ class WeightedNorm:
 
 
 def always_norm(weight: Values, stiffness: Values) -> WeightedNorm:
-    """Give the norm q̄y² + z² with q̄ = max(α, |α + w|); NaN at q̄ = 0."""
+    """Return the norm q̄y² + z² with q̄ = max(α, |α + w|); NaN at q̄ = 0."""
     scale = _known(_largest_curvature(weight, stiffness)).sqrt()
     return WeightedNorm(scale, torch.zeros_like(scale))
 
@@ -118,7 +118,7 @@ def always_growth(step: Values, weight: Values, stiffness: Values) -> Answer:
 
 
 def mean_norm(step: Values, weight: Values, stiffness: Values) -> WeightedNorm:
-    """Give the norm q₀y² − hq₀yz + z² with q₀ = α + w/2; NaN where 0 < h²q₀ < 4 fails."""
+    """Return the norm q₀y² − hq₀yz + z² with q₀ = α + w/2; NaN where 0 < h²q₀ < 4 fails."""
     h, mean = _together(step, _mean_curvature(weight, stiffness))
     scale = _known(mean * (1 - h**2 * mean / 4)).sqrt()
     return WeightedNorm(scale, torch.where(scale.isnan(), scale, h * mean / 2))
@@ -134,7 +134,7 @@ def mean_growth(step: Values, weight: Values, stiffness: Values) -> Answer:
 
 
 def curvature_growth(step: Values, weight: Values, stiffness: Values, curvature: Values) -> Answer:
-    """Give exactly the logarithm of the growth in `mean_norm` of the one step whose curvature is q.
+    """Return exactly the logarithm of the growth in `mean_norm` of the one step whose curvature is q.
 
     It is asinh(r/2) with r = h|q − q₀|/√(q₀(1 − h²q₀/4)). NaN where 0 < h²q₀ < 4 fails. Reference: ``docs/errata.md``,
     rusch2021.1 (iii).
@@ -145,7 +145,7 @@ def curvature_growth(step: Values, weight: Values, stiffness: Values, curvature:
 
 
 def saddle_growth(step: Values, weight: Values, stiffness: Values) -> Answer:
-    """Give the logarithm of the growth per step at rest without drive: 2·asinh(h√(−α−w)/2) if w < −α, else 0.
+    """Return the logarithm of the growth per step at rest without drive: 2·asinh(h√(−α−w)/2) if w < −α, else 0.
 
     >>> saddle_growth(0.1, 1.0, 1.0).item(), round(saddle_growth(0.1, -2.0, 1.0).item(), 5)
     (0.0, 0.09996)
@@ -155,7 +155,7 @@ def saddle_growth(step: Values, weight: Values, stiffness: Values) -> Answer:
 
 
 def resonance_growth(step: Values, weight: Values, stiffness: Values, saturation: float = 4.0) -> Answer:
-    """Give the logarithm of the growth per step under the worst of some drives that switch to and fro.
+    """Return the logarithm of the growth per step under the worst of some drives that switch to and fro.
 
     A drive holds the argument of tanh at 0 for p steps (q = α + w) and at ``saturation`` for p′ steps (q near α), again
     and again: Hill's equation, in resonance where that goes with the oscillation. Tried are p, p′ = 1 … 24 and a
@@ -205,7 +205,7 @@ class JacobianProduct:
         self._log_scale = self._log_scale + size.log()
 
     def log_norm(self, norm: WeightedNorm) -> Answer:
-        """Give the logarithm of the operator norm in ``norm``; NaN where that is none.
+        """Return the logarithm of the operator norm in ``norm``; NaN where that is none.
 
         The largest singular value of [[a, b], [c, d]] is taken as half of |(a+d, b−c)| + |(a−d, b+c)|, which keeps its
         digits also when the product is nearly a rotation.

@@ -15,7 +15,7 @@ from sostenuto.theory.signature import Paths, as_points
 
 
 def path_lengths(paths: Paths, *, basepoint: bool = False) -> Float[Tensor, " batch"]:
-    """Give ‖X‖_TV = Σ_j ‖x_j − x_{j−1}‖ of each path; with ``basepoint`` ‖x_1‖ besides.
+    """Return ‖X‖_TV = Σ_j ‖x_j − x_{j−1}‖ of each path; with ``basepoint`` ‖x_1‖ besides.
 
     Reference: fermanian2021, section 1.
 

@@ -63,7 +63,7 @@ def rkhs_norm(
     relative_error: float | None = None,
     generator: torch.Generator | None = None,
 ) -> RKHSNorm:
-    """Give the norm ‖ξ_α‖_H of the expansion to ``order`` N: ‖ξ‖² = Σ_k Σ_w (ψ·F^w(H̄_0)/k!)², one for each output.
+    """Return the norm ‖ξ_α‖_H of the expansion to ``order`` N: ‖ξ‖² = Σ_k Σ_w (ψ·F^w(H̄_0)/k!)², one for each output.
 
     ``"exact"`` sums over the words, of which d̄^(k−1) end in time. ``"stochastic"`` draws sign vectors: the cost does
     not grow with d^k and ``squared`` has the right mean at every order. Reference: fermanian2021, theorem 1, section

@@ -25,7 +25,7 @@ def draw_signs(field: TensorField, draws: int, order: int, generator: torch.Gene
 def level_draws(
     field: TensorField, readout: Float[Tensor, "output hidden"], signs: Float[Tensor, "draw letter d"]
 ) -> Float[Tensor, "level draw output"]:
-    """Give unbiased draws of ‖α_k‖² for k = 1 … N, of which α_k = F^w/k! read out, from N − 1 sign vectors each."""
+    """Return unbiased draws of ‖α_k‖² for k = 1 … N, of which α_k = F^w/k! read out, from N − 1 sign vectors each."""
     order = signs.shape[1] + 1
     if not isinstance(field, RNNField):
         return torch.stack([_nested_draws(field, readout, signs, k) for k in range(1, order + 1)])
@@ -46,7 +46,7 @@ def _nested_draws(field: TensorField, readout: Tensor, signs: Tensor, k: int) ->
 
 
 def _subset_expansions(field: RNNField, signs: Tensor) -> list[Tensor]:
-    """Give the coefficients of σ, σ′, … for every subset of t_1 … t_n, read as the bits of its place in the list.
+    """Return the coefficients of σ, σ′, … for every subset of t_1 … t_n, read as the bits of its place in the list.
 
     Entry S is ``(derivative, draw, hidden)`` with as many derivatives as larger subsets still need. The recursion is
     that of the closed one over words: the block of the last letter of S is split off.

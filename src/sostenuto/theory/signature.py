@@ -55,13 +55,13 @@ class PathSignature:
         return torch.cat([level.reshape(*self.leading, -1) for level in self.levels], dim=-1)
 
     def inner(self, other: "PathSignature") -> Float[Tensor, "..."]:
-        """Give ⟨S(X), S(Y)⟩ = Σ_k ⟨X^k, Y^k⟩, the signature kernel truncated at N (fermanian2021, section 2.2)."""
+        """Return ⟨S(X), S(Y)⟩ = Σ_k ⟨X^k, Y^k⟩, the signature kernel truncated at N (fermanian2021, section 2.2)."""
         same = self.normalization == other.normalization and len(self) == len(other)
         require(same, "expected two signatures of one normalization and level", "got different ones")
         return (self.flat() * other.flat()).sum(-1)
 
     def norm(self) -> Float[Tensor, "..."]:
-        """Give ‖S(X)‖ in the tensor space of fermanian2021, eq. (6)."""
+        """Return ‖S(X)‖ in the tensor space of fermanian2021, eq. (6)."""
         return torch.linalg.vector_norm(self.flat(), dim=-1)
 
 
@@ -75,7 +75,7 @@ def signature(
     total_variation: float | None = None,
     backend: str = "auto",
 ) -> PathSignature:
-    """Give the signature of the piecewise linear path through the points of ``path``, to ``level`` N.
+    """Return the signature of the piecewise linear path through the points of ``path``, to ``level`` N.
 
     X^k = k! ∫…∫_{0≤u_1<…<u_k≤1} dX_{u_1} ⊗ … ⊗ dX_{u_k}, exactly, by Chen's identity; ``normalization="none"`` is the
     usual signature, without k!. Reference: fermanian2021, definition 1.
@@ -126,7 +126,7 @@ def signature(
 
 
 def time_weight(total_variation: float) -> float:
-    """Give (1 − L)/2, the speed of the time channel in fermanian2021, proposition 2.
+    """Return (1 − L)/2, the speed of the time channel in fermanian2021, proposition 2.
 
     >>> time_weight(0.5)
     0.25

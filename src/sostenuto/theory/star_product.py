@@ -23,7 +23,7 @@ LARGEST = 2**27
 
 
 def star_products(rnn: Any, order: int, *, total_variation: float = 0.5) -> tuple[Float[Tensor, "..."], ...]:
-    """Give F^{i1} ⋆ … ⋆ F^{ik}(H̄_0) for every word of k = 1 … ``order`` letters.
+    """Return F^{i1} ⋆ … ⋆ F^{ik}(H̄_0) for every word of k = 1 … ``order`` letters.
 
     Level k has the shape (d+1, …, d+1, n+d): one axis a letter, first letter first, then the coordinates of H̄. An
     RNN's come from a closed recursion, those of any other field from nested forward derivatives. ``total_variation`` is
@@ -49,7 +49,7 @@ def star_products(rnn: Any, order: int, *, total_variation: float = 0.5) -> tupl
 
 
 def products_ending_in_time(field: TensorField, order: int) -> list[Float[Tensor, "..."]]:
-    """Give, for k = 1 … ``order``, the words ending in time: (d+1, …, d+1, n) with k − 1 letters."""
+    """Return, for k = 1 … ``order``, the words ending in time: (d+1, …, d+1, n) with k − 1 letters."""
     check_count("order", order)
     size = field.letters ** (order - 1) * field.state_size
     require(

@@ -16,7 +16,7 @@ from sostenuto.theory.tensor_field import tensor_field
 def taylor(
     rnn: Any, path: Paths, order: int, *, total_variation: float = 0.5, prefixes: bool = False
 ) -> Float[Tensor, "*batch hidden"]:
-    """Give the step-N Taylor expansion of the state at the end of ``path``, or at every point of it.
+    """Return the step-N Taylor expansion of the state at the end of ``path``, or at every point of it.
 
     H^N = H_0 + Σ_{k=1}^N 1/k! Σ_w S^w(X̄)·F^w(H̄_0), in float64. Reference: fermanian2021, section 2.3 and, for every
     point (the sequence-to-sequence form), eq. (14).
@@ -56,7 +56,7 @@ def taylor(
 def coefficients(
     rnn: Any, order: int, *, readout: Tensor | nn.Linear | None = None, total_variation: float = 0.5
 ) -> tuple[Float[Tensor, "output *letter"], ...]:
-    """Give α_1 … α_N of theorem 1: α_k^w = ψ·Proj(F^w(H̄_0))/k!, of shape ``(outputs, d+1, …, d+1)``.
+    """Return α_1 … α_N of theorem 1: α_k^w = ψ·Proj(F^w(H̄_0))/k!, of shape ``(outputs, d+1, …, d+1)``.
 
     The output of the network is ξ(X) = Σ_k ⟨α_k, X̄^k⟩ in the limit of small steps, X̄^k being the signature in the
     paper's normalization; α_0 is the read-out's bias. Only words ending in time are not 0. Reference: fermanian2021,

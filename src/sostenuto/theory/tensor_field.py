@@ -57,11 +57,11 @@ class TensorField:
         return 2 * self.duration / (1 - self.total_variation)
 
     def start(self) -> Float[Tensor, " full"]:
-        """Give H̄_0 = 0."""
+        """Return H̄_0 = 0."""
         return self.like.new_zeros(self.state_size + self.input_size)
 
     def columns(self, state: Float[Tensor, "*batch full"]) -> Float[Tensor, "*batch full letter"]:
-        """Give F(H̄), one column a letter."""
+        """Return F(H̄), one column a letter."""
         h, x = state.split([self.state_size, self.input_size], dim=-1)
         time = F.pad(self.scale * self.rate(h, x), (0, self.input_size))
         constant = torch.eye(self.input_size, dtype=state.dtype, device=state.device)
@@ -88,7 +88,7 @@ def rnn_field(
     total_variation: float = 0.5,
     duration: float = 1.0,
 ) -> RNNField:
-    """Give the field of f(h, x) = σ(U h + V x + b) from its matrices, in float64; gradients flow to them.
+    """Return the field of f(h, x) = σ(U h + V x + b) from its matrices, in float64; gradients flow to them.
 
     Reference: fermanian2021, eq. (2) and (5).
 
@@ -119,7 +119,7 @@ def rnn_field(
 
 
 def tensor_field(layer: Any, *, total_variation: float = 0.5, duration: float | None = None) -> TensorField:
-    """Give the field of a ResidualRNN with a smooth activation, a ResidualGRU or a ResidualLSTM, in float64.
+    """Return the field of a ResidualRNN with a smooth activation, a ResidualGRU or a ResidualLSTM, in float64.
 
     Args:
         layer: one layer, one direction; a `TensorField` is returned as it is.

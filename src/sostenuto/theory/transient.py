@@ -74,7 +74,7 @@ def transient_growth(
 def norms_over_time(
     matrix: Float[Tensor, "n n"], times: Float[Tensor, " time"], *, discrete: bool = False
 ) -> Float[Tensor, " time"]:
-    """Give ‖e^{At}‖₂ at every time, or ‖Fᵏ‖₂ at every whole one; infinity where it leaves the range of float64.
+    """Return ‖e^{At}‖₂ at every time, or ‖Fᵏ‖₂ at every whole one; infinity where it leaves the range of float64.
 
     >>> norms_over_time(-torch.eye(2), torch.tensor([0.0, 1.0]))
     tensor([1.0000, 0.3679], dtype=torch.float64)

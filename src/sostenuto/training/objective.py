@@ -50,7 +50,7 @@ class RKHSPenalty:
         return cls(config.rkhs_penalty, *settings)
 
     def __call__(self, model: nn.Module) -> Float[Tensor, ""]:
-        """Give the penalty of the model's present weights, in float64."""
+        """Return the penalty of the model's present weights, in float64."""
         from sostenuto.theory.rkhs import rkhs_norm
 
         draws = self.draws if self.method == "stochastic" else None
@@ -111,7 +111,7 @@ class Objective:
         return batch.lengths.float() if self.steps else torch.ones_like(batch.lengths, dtype=torch.float32)
 
     def losses(self, prediction: Float[Tensor, "batch ..."], batch: SequenceBatch) -> Float[Tensor, " batch"]:
-        """Give each sequence's loss, summed over its steps, times its weight where the batch has weights."""
+        """Return each sequence's loss, summed over its steps, times its weight where the batch has weights."""
         losses = self._losses(prediction, batch)
         return losses if batch.weights is None else losses * batch.weights
 
@@ -130,7 +130,7 @@ class Objective:
         return self._squares(prediction, batch).mean(-1)
 
     def metrics(self, prediction: Float[Tensor, "batch ..."], batch: SequenceBatch) -> Float[Tensor, " batch"]:
-        """Give each sequence's contribution to the metric: right answers, or squared errors in the target's unit.
+        """Return each sequence's contribution to the metric: right answers, or squared errors in the target's unit.
 
         Scores that are not finite are no answer, and never right.
         """

@@ -17,7 +17,7 @@ START, END = 1 / 25, 1e-4
 
 
 def learning_rate(config: TrainingConfig, step: int, steps_per_epoch: int) -> float:
-    """Give the learning rate of optimizer step number ``step`` (from 0).
+    """Return the learning rate of optimizer step number ``step`` (from 0).
 
     >>> config = TrainingConfig(epochs=2, learning_rate=1.0, schedule="step", step_epochs=(1,))
     >>> [learning_rate(config, step, 2) for step in range(4)]

@@ -11,7 +11,7 @@ Probe = Callable[[nn.Module, int], dict[str, float]]
 
 
 def weight_norms(model: nn.Module, epoch: int) -> dict[str, float]:  # noqa: ARG001
-    """Give the Frobenius norm of every trained weight.
+    """Return the Frobenius norm of every trained weight.
 
     >>> weight_norms(nn.Linear(1, 1, bias=False).requires_grad_(), 0).keys()
     dict_keys(['norm/weight'])
@@ -21,7 +21,7 @@ def weight_norms(model: nn.Module, epoch: int) -> dict[str, float]:  # noqa: ARG
 
 
 def recurrent_spectra(model: nn.Module, epoch: int) -> dict[str, float]:  # noqa: ARG001
-    """Give the spectral radius and norm of every square recurrent matrix, and the range of every recurrent vector."""
+    """Return the spectral radius and norm of every square recurrent matrix, and the range of every recurrent vector."""
     numbers: dict[str, float] = {}
     for name, weight in _recurrent_weights(model):
         if weight.ndim == 1:
@@ -33,7 +33,7 @@ def recurrent_spectra(model: nn.Module, epoch: int) -> dict[str, float]:  # noqa
 
 
 def rkhs_norms(model: nn.Module, epoch: int) -> dict[str, float]:  # noqa: ARG001
-    """Give the norm of each output in the signature's RKHS, to order 3 at L = 1/2, and the Frobenius norm of (U V).
+    """Return the norm of each output in the signature's RKHS, to order 3 at L = 1/2, and the Frobenius norm of (U V).
 
     For a residual layer with a linear head. Reference: fermanian2021, Figure 3.
     """

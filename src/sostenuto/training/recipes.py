@@ -100,7 +100,7 @@ def _recipe(layer: str) -> Recipe:
 
 
 def _long_span(train: SequenceSet) -> float:
-    """Give a long time span in units of the median one."""
+    """Return a long time span in units of the median one."""
     if train.timespans is None:
         return 1.0
     spans = np.concatenate([np.asarray(span, dtype=float).reshape(-1) for span in train.timespans])

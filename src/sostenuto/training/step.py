@@ -184,7 +184,7 @@ def evaluate(
     autocast: Callable[..., AbstractContextManager[Any]] = nullcontext,
     total: Callable[[Tensor], Tensor] = torch.Tensor.cpu,
 ) -> tuple[float, float]:
-    """Give the mean loss and the metric of ``model`` on ``source``; ``total`` adds up over all processes.
+    """Return the mean loss and the metric of ``model`` on ``source``; ``total`` adds up over all processes.
 
     What a batch transform draws is the same whenever a part is scored.
     """

@@ -126,7 +126,7 @@ def apply_settings(config: RunConfig, settings: dict[str, Any]) -> RunConfig:
 
 
 def folded_parts(dataset: Dataset, config: RunConfig, folds: int) -> list[Parts]:
-    """Give the pairs of a training and a validation part that every setting is tried on."""
+    """Return the pairs of a training and a validation part that every setting is tried on."""
     seed = config.training.seed
     if dataset.validation is not None or config.data.split == "time":
         parts = divide(dataset, config.data, seed=seed)

@@ -13,7 +13,7 @@ from sostenuto.types import PathLike
 
 @contextmanager
 def atomic(path: PathLike) -> Iterator[Path]:
-    """Give a temporary path beside ``path``; flushed to disk, it takes its place when the block ends well."""
+    """Yield a temporary path beside ``path``; flushed to disk, it takes its place when the block ends well."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{target.stem}-", suffix=target.suffix, dir=target.parent)

@@ -57,7 +57,7 @@ def _check_separator(path: Path, names: tuple[str, ...], separator: str, line: i
 
 
 def _rows(path: Path, text: TextIOWrapper, separator: str) -> Iterator[Row]:
-    """Give rows with their lines. Blank lines are no rows, but in a table of one column they are empty cells.
+    """Yield rows with their lines. Blank lines are no rows, but in a table of one column they are empty cells.
 
     Blank lines at the end of the file are the end of the file.
     """

@@ -29,7 +29,7 @@ def label(cell: str) -> str:
 
 
 def is_missing(cell: str) -> bool:
-    """Tell whether a target is not there: empty, ``?``, ``NA`` or ``NaN``.
+    """Return whether a target is not there: empty, ``?``, ``NA`` or ``NaN``.
 
     >>> [is_missing(cell) for cell in ("NA", "-nan", " ", "nano")]
     [True, True, True, False]

@@ -48,7 +48,7 @@ def unpacking_at_most(limit: int) -> Iterator[None]:
 
 
 def most_unpacked() -> int:
-    """Give the limit on the bytes of a packed file."""
+    """Return the limit on the bytes of a packed file."""
     written = os.environ.get("SOSTENUTO_MOST_UNPACKED", str(MOST_UNPACKED))
     require(written.isdecimal(), "expected SOSTENUTO_MOST_UNPACKED to be a whole number of bytes", f"got {written!r}")
     return _LIMIT.get() or int(written)

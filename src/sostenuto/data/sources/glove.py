@@ -15,7 +15,7 @@ FORMS = (("glove100_imdb/glove100_imdb.npz",), ("glove/glove.6B.100d.txt",))
 
 
 def find_vectors(places: Places, words: tuple[str, ...]) -> Float32[np.ndarray, "word 100"] | None:
-    """Give the vectors of ``words`` from the first file found, or None; a word without a vector gets zeros."""
+    """Return the vectors of ``words`` from the first file found, or None; a word without a vector gets zeros."""
     path = places.find(FORMS)
     if path is None:
         return None

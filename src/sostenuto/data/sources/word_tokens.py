@@ -54,7 +54,7 @@ class Vocabulary:
         return cls((PADDING, UNKNOWN, *frequent))
 
     def encode(self, texts: Iterable[str]) -> list[Int[np.ndarray, " time"]]:
-        """Give the ids of each text's tokens, 1 for a word outside the vocabulary."""
+        """Return the ids of each text's tokens, 1 for a word outside the vocabulary."""
         # What stands between two blanks repeats, so each such piece is cut into tokens once.
         cut: dict[str, list[int]] = {}
         rows = []

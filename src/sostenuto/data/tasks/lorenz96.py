@@ -67,7 +67,7 @@ def lorenz96(
 
 
 def vector_field(state: Float[np.ndarray, "... variable"], forcing: float) -> Float[np.ndarray, "... variable"]:
-    """Give the right-hand side of the Lorenz-96 system at ``state``."""
+    """Return the right-hand side of the Lorenz-96 system at ``state``."""
     ahead, behind, two_behind = np.roll(state, -1, -1), np.roll(state, 1, -1), np.roll(state, 2, -1)
     return (ahead - two_behind) * behind - state + forcing
 

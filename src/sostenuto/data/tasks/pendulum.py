@@ -83,5 +83,5 @@ def trajectories(
 
 
 def energy(state: Float[np.ndarray, "... 2"]) -> Float[np.ndarray, "..."]:
-    """Give the energy ``θ′²/2 + 1 − cos θ`` of angle and velocity, constant along an undamped path."""
+    """Return the energy ``θ′²/2 + 1 − cos θ`` of angle and velocity, constant along an undamped path."""
     return state[..., 1] ** 2 / 2 + 1 - np.cos(state[..., 0])

@@ -136,7 +136,7 @@ class OscillatorClassifier(ClassifierMixin, OscillatorRidge):
     def _targets(
         self, labels: np.ndarray, indices: np.ndarray, sample_weight: Any
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Give labels as ±1, the weight of each row, and whether its class has another member."""
+        """Return labels as ±1, the weight of each row, and whether its class has another member."""
         weight = _check_sample_weight(sample_weight, labels[:, None], dtype=np.float64)
         if self.class_weight is not None:
             weight = weight * compute_sample_weight(self.class_weight, labels)
@@ -151,22 +151,22 @@ class OscillatorClassifier(ClassifierMixin, OscillatorRidge):
         self.temperature_ = temperature(answers, truth)
 
     def decision_function(self, X: Any, *, timespans: Any = None) -> Float64[np.ndarray, "n ..."]:  # noqa: N803
-        """Give one score per class, ``(n, classes)``; for two classes how much the second leads, ``(n,)``."""
+        """Return one score per class, ``(n, classes)``; for two classes how much the second leads, ``(n,)``."""
         scores = self._scores(X, timespans)
         return (scores[:, 1] - scores[:, 0]) / 2 if scores.shape[1] == 2 else scores
 
     def predict_proba(self, X: Any, *, timespans: Any = None) -> Float64[np.ndarray, "n class"]:  # noqa: N803
-        """Give the probability of every class, in the order of ``classes_``."""
+        """Return the probability of every class, in the order of ``classes_``."""
         scores = self._scores(X, timespans)
         return softmax(scores / self.temperature_)
 
     def predict(self, X: Any, *, timespans: Any = None) -> Shaped[np.ndarray, " n"]:  # noqa: N803
-        """Give the class with the highest score for every sequence."""
+        """Return the class with the highest score for every sequence."""
         best = self._scores(X, timespans).argmax(1)
         return self.classes_[best]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, timespans: Any = None) -> float:  # noqa: N803
-        """Give the share of sequences that are answered right."""
+        """Return the share of sequences that are answered right."""
         return float(accuracy_score(y, self.predict(X, timespans=timespans), sample_weight=sample_weight))
 
     def stream(self) -> "ClassStream":
@@ -191,9 +191,9 @@ class ClassStream(AnswerStream):
     _estimator: OscillatorClassifier
 
     def predict_proba(self) -> Float64[np.ndarray, " class"]:
-        """Give the probability of every class after what has been read so far."""
+        """Return the probability of every class after what has been read so far."""
         return softmax(self.answers()[None] / self._estimator.temperature_)[0]
 
     def predict(self) -> Any:
-        """Give the most probable class after what has been read so far."""
+        """Return the most probable class after what has been read so far."""
         return self._estimator.classes_[self.answers().argmax()]

@@ -200,7 +200,7 @@ class OscillatorEstimator(BaseEstimator):
 
 
 def count_pieces(spans: Any, most: int) -> Any:
-    """Give the steps that each span is worth, in units of the median: at least 1.
+    """Return the steps that each span is worth, in units of the median: at least 1.
 
     >>> count_pieces([0.1, 1.4, 2.0, 100.0], 8)
     array([1, 1, 2, 8])
@@ -262,13 +262,13 @@ class Rows:
             yield self.part(low, min(low + most, len(self)))
 
     def features(self, bank: OscillatorBank) -> Float32[np.ndarray, "n feature"]:
-        """Give the shares of time above thresholds, the units of the first threshold first."""
+        """Return the shares of time above thresholds, the units of the first threshold first."""
         values, borders = torch.from_numpy(self.packed.values).float(), torch.from_numpy(self.packed.borders)
         spans = None if self.spans is None else torch.from_numpy(self.spans)
         return bank_shares(values, borders, bank, spans=spans).flatten(1).numpy()
 
     def median_duration(self) -> float:
-        """Give the median time that a sequence takes."""
+        """Return the median time that a sequence takes."""
         if self.spans is None:
             return float(np.median(np.diff(self.packed.borders)))
         return float(np.median(np.add.reduceat(self.spans, self.packed.borders[:-1])))
@@ -334,7 +334,7 @@ class OscillatorFeatures(TransformerMixin, OscillatorEstimator):
         return self._draw(X, timespans).features(self.bank_)
 
     def transform(self, X: Any, *, timespans: Any = None) -> Float32[np.ndarray, "n feature"]:  # noqa: N803
-        """Give the features of every sequence, the units of the first threshold first."""
+        """Return the features of every sequence, the units of the first threshold first."""
         return self._read(X, timespans).features(self.bank_)
 
     def stream(self) -> "FeatureStream":
@@ -417,6 +417,6 @@ class FeatureStream:
             self._count, self._spans = 0, []
 
     def features(self) -> Float32[np.ndarray, " feature"]:
-        """Give the features of what has been read so far: those `transform` gives for it."""
+        """Return the features of what has been read so far: those `transform` gives for it."""
         self._walk()
         return self._bank.shares().flatten().numpy()

@@ -61,7 +61,7 @@ class OscillatorKernel:
         return np.square(self._standardized(X)).sum(1)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002
-        """Give what the kernel is made of: its parameters, and what was learned from the reference."""
+        """Return what the kernel is made of: its parameters, and what was learned from the reference."""
         thresholds = self._features.bank_thresholds_
         return {**self._parameters, "thresholds": thresholds, "center": self._center, "scale": self._scale}
 

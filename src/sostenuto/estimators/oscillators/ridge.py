@@ -83,7 +83,7 @@ class OscillatorRidge(OscillatorEstimator):
         return held_out
 
     def _answers(self, rows: Rows) -> Float64[np.ndarray, "n output"]:
-        """Give the ridge's answers for sequences."""
+        """Return the ridge's answers for sequences."""
         self._solve()
         bank = self.bank_
         answers = [
@@ -143,7 +143,7 @@ class OscillatorRidge(OscillatorEstimator):
             self.coef_, self.intercept_, self._is_stale = slope.numpy(), offset.numpy(), False
 
     def _check_goes_on(self) -> bool:
-        """Say whether rows were added before; what was fitted at once, or loaded, keeps no sums to add to."""
+        """Return whether rows were added before; what was fitted at once, or loaded, keeps no sums to add to."""
         if hasattr(self, "_origin"):
             return True
         if hasattr(self, "coef_"):
@@ -167,7 +167,7 @@ class AnswerStream(FeatureStream):
         self._estimator = estimator
 
     def answers(self) -> Float64[np.ndarray, " output"]:
-        """Give the ridge's answers after what has been read so far."""
+        """Return the ridge's answers after what has been read so far."""
         return self.features() @ self._estimator.coef_ + self._estimator.intercept_
 
 
@@ -206,7 +206,7 @@ _ROUNDS, _BEND = 10, 3.0
 
 
 def _has_gross_errors(columns: Float64[np.ndarray, "n target"]) -> bool:
-    """Say whether a few targets are so far out that they can only be errors.
+    """Return whether a few targets are so far out that they can only be errors.
 
     >>> numbers = np.arange(50.0)[:, None]
     >>> _has_gross_errors(numbers), _has_gross_errors(np.concatenate([numbers, [[5e4]]]))
@@ -218,7 +218,7 @@ def _has_gross_errors(columns: Float64[np.ndarray, "n target"]) -> bool:
 
 
 def _huber(errors: Float64[np.ndarray, "n target"]) -> Float64[np.ndarray, " n"]:
-    """Give the weights with which squares make Huber's loss, from unseen errors: 1, and less for a large error."""
+    """Return the weights with which squares make Huber's loss, from unseen errors: 1, and less for a large error."""
     size = np.abs(errors)
     deviation = 1.4826 * np.maximum(np.median(size, axis=0), np.finfo(float).tiny)
     return 1 / np.maximum(size / (_BEND * deviation), 1).max(1)
@@ -305,11 +305,11 @@ class OscillatorRegressor(RegressorMixin, OscillatorRidge):
         return self
 
     def predict(self, X: Any, *, timespans: Any = None) -> np.ndarray:  # noqa: N803
-        """Give the predicted numbers in the shape of the ``y`` of `fit`."""
+        """Return the predicted numbers in the shape of the ``y`` of `fit`."""
         return self._numbers(self._answers(self._read(X, timespans)))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, timespans: Any = None) -> float:  # noqa: N803
-        """Give R², the mean over targets."""
+        """Return R², the mean over targets."""
         return float(r2_score(y, self.predict(X, timespans=timespans), sample_weight=sample_weight))
 
     def stream(self) -> "NumberStream":
@@ -331,7 +331,7 @@ class OscillatorRegressor(RegressorMixin, OscillatorRidge):
         return numbers.reshape(len(numbers), -1)
 
     def _targets(self, columns: np.ndarray, sample_weight: Any, *, reset: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Give standardized targets and the weight of each row."""
+        """Return standardized targets and the weight of each row."""
         if reset:
             spread = columns.std(axis=0)
             self.target_center_, self.target_scale_ = columns.mean(axis=0), np.where(spread > 0, spread, 1.0)
@@ -362,7 +362,7 @@ class NumberStream(AnswerStream):
     _estimator: OscillatorRegressor
 
     def predict(self) -> Any:
-        """Give the predicted number, or several, after what has been read so far."""
+        """Return the predicted number, or several, after what has been read so far."""
         return self._estimator._numbers(self.answers()[None])[0]
 
 

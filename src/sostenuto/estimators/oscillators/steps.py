@@ -105,7 +105,7 @@ class OscillatorSteps(OscillatorEstimator):
         return judged, held_out[best]
 
     def _judged(self, rows: Rows, weight: np.ndarray) -> np.ndarray:
-        """Give the sequences that choose the penalty: all that have a weight, or as many as have some steps in all."""
+        """Return the sequences that choose the penalty: all that have a weight, or as many as have some steps."""
         order = np.random.default_rng(self.seed_).permutation(len(rows))
         order = order[weight[order] > 0]
         steps = np.cumsum(np.diff(rows.packed.borders)[order])
@@ -125,7 +125,7 @@ class OscillatorSteps(OscillatorEstimator):
             )
 
     def _answered(self, rows: Rows) -> list[Float64[np.ndarray, "time output"]]:
-        """Give the ridge's answers at every step of every sequence."""
+        """Return the ridge's answers at every step of every sequence."""
         lengths = np.diff(rows.packed.borders)
         answers: list[np.ndarray] = []
         for part in _parts(np.arange(len(rows)), lengths):
@@ -170,7 +170,7 @@ class OscillatorSteps(OscillatorEstimator):
         return np.concatenate([linear, np.tanh(standardized @ mix + self.offset_)], 1, dtype=np.float32)
 
     def _linear(self, rows: Rows) -> Float32[np.ndarray, "step mixed"]:
-        """Give all features but the random units, the steps of all sequences one below the other."""
+        """Return all features but the random units, the steps of all sequences one below the other."""
         values, borders = rows.packed.values, rows.packed.borders
         starts = np.repeat(borders[:-1], np.diff(borders))
         place = np.arange(len(values))
@@ -216,14 +216,14 @@ def _total(sums: Iterator[RidgeStatistics]) -> RidgeStatistics:
 
 
 def _lines(sums: RidgeStatistics) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Give slope and intercept for every penalty there is to choose from."""
+    """Return slope and intercept for every penalty there is to choose from."""
     size = sums.second.shape[0]
     solved = [sums.solve(float(penalty) * size) for penalty in _PENALTIES]
     return [(slope.numpy(), offset.numpy()) for slope, offset in solved]
 
 
 def _standard_error(each: np.ndarray) -> float:
-    """Give the standard error of a mean over sequences."""
+    """Return the standard error of a mean over sequences."""
     return float(np.std(each, ddof=1) / np.sqrt(len(each))) if len(each) > 1 else 0.0
 
 
@@ -299,15 +299,15 @@ class OscillatorStepClassifier(ClassifierMixin, OscillatorSteps):
         return self
 
     def predict_proba(self, X: Any, *, timespans: Any = None) -> Any:  # noqa: N803
-        """Give the probability of every class at every step, a list of ``(time, class)``, or ``(n, time, class)``."""
+        """Return the probability of every class at every step, a list of ``(time, class)``, or ``(n, time, class)``."""
         return _shaped([softmax(row / self.temperature_) for row in self._scores(X, timespans)])
 
     def predict(self, X: Any, *, timespans: Any = None) -> Any:  # noqa: N803
-        """Give the most probable class of every step: ``(n, time)``, or a list where lengths differ."""
+        """Return the most probable class of every step: ``(n, time)``, or a list where lengths differ."""
         return _shaped([self.classes_[row.argmax(1)] for row in self._scores(X, timespans)])
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, timespans: Any = None) -> float:  # noqa: N803
-        """Give the share of steps that are answered right."""
+        """Return the share of steps that are answered right."""
         actual, answers, weights = joined_steps(y, self.predict(X, timespans=timespans), sample_weight)
         return float(accuracy_score(actual, answers, sample_weight=weights))
 
@@ -368,13 +368,13 @@ class OscillatorStepRegressor(RegressorMixin, OscillatorSteps):
         return self
 
     def predict(self, X: Any, *, timespans: Any = None) -> Any:  # noqa: N803
-        """Give the numbers of every step: ``(n, time)`` or ``(n, time, targets)``, or a list where lengths differ."""
+        """Return the numbers of every step: ``(n, time)`` or ``(n, time, targets)``, or a list where lengths differ."""
         answers = self._answered(self._read(X, timespans))
         numbers = [row * self.target_scale_ + self.target_center_ for row in answers]
         return _shaped(numbers if self.has_columns_ else [row[:, 0] for row in numbers])
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, timespans: Any = None) -> float:  # noqa: N803
-        """Give R² over all steps."""
+        """Return R² over all steps."""
         actual, answers, weights = joined_steps(y, self.predict(X, timespans=timespans), sample_weight)
         return float(r2_score(actual, answers, sample_weight=weights))
 

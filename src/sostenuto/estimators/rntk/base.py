@@ -147,7 +147,7 @@ def grid_points(axes: dict[str, tuple[Any, ...]]) -> list[dict[str, Any]]:
 
 
 def kernel_starts(estimator: Any, bounds: dict[str, tuple[float, float]]) -> list[RecurrentNTK]:
-    """Give the kernels a search by marginal likelihood starts from; without ``bounds`` the one kernel that was given.
+    """Return the kernels a search by marginal likelihood starts from; without ``bounds`` the one kernel that was given.
 
     A σ that is a number stays as it is; one that is None is free where ``bounds`` has a range for it; two numbers are a
     range. Starts lie at three places each in the ranges of σ_w and σ_b, which matter most.

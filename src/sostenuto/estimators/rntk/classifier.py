@@ -172,16 +172,16 @@ class RNTKClassifier(ClassifierMixin, KernelEstimator):
         return self
 
     def decision_function(self, X: Any) -> Float64[np.ndarray, "n ..."]:  # noqa: N803
-        """Give one score per class, ``(n, classes)``; for two classes how much the second leads, ``(n,)``."""
+        """Return one score per class, ``(n, classes)``; for two classes how much the second leads, ``(n,)``."""
         scores = self._scores(X)
         return (scores[:, 1] - scores[:, 0]) / 2 if scores.shape[1] == 2 else scores
 
     def predict_proba(self, X: Any) -> Float64[np.ndarray, "n class"]:  # noqa: N803
-        """Give the probability of every class, in the order of ``classes_``."""
+        """Return the probability of every class, in the order of ``classes_``."""
         return softmax(self._scores(X) / self.temperature_)
 
     def predict(self, X: Any) -> Shaped[np.ndarray, " n"]:  # noqa: N803
-        """Give the class with the highest score for every sequence."""
+        """Return the class with the highest score for every sequence."""
         best = self._scores(X).argmax(1)
         return self.classes_[best]
 

@@ -94,7 +94,7 @@ class NystroemRNTK(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEsti
         return self
 
     def transform(self, X: Any) -> Float64[np.ndarray, "n landmark"]:  # noqa: N803
-        """Give Φ of every sequence, ``(n, m)``."""
+        """Return Φ of every sequence, ``(n, m)``."""
         sequences = self._new_sequences(X)
         landmarks = self.sequences_.cut(0, len(self.sequences_))
         features = NystroemFeatures(self.kernel_, landmarks, self.landmark_indices_, self.whitening_, self.rank_)

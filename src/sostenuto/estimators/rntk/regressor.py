@@ -124,7 +124,7 @@ class RNTKRegressor(RegressorMixin, KernelEstimator):
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:  # noqa: N803
-        """Give the predicted numbers in the shape of the ``y`` of `fit`; with ``return_std`` also how far off they are.
+        """Return the predicted numbers in the shape of the ``y`` of `fit`; with ``return_std`` also their deviation.
 
         The standard deviation is that of a new observation, noise included, under the Gaussian process.
         """

@@ -50,7 +50,7 @@ class SupportVectors:
         )
 
     def is_free(self, cost: float) -> bool:
-        """Say whether no coefficient has reached the cost: then every larger cost gives this machine again."""
+        """Return whether no coefficient has reached the cost: then every larger cost gives this machine again."""
         return bool(np.abs(self.dual).max(initial=0.0) < cost * (1 - 1e-9))
 
     @classmethod
@@ -74,7 +74,7 @@ class SupportVectors:
         return joined
 
     def scores(self, gram: Float64[np.ndarray, "n support"]) -> Float64[np.ndarray, "n class"]:
-        """Give a score for every class from k(x, x_s): pairs won, plus less than a half for by how much.
+        """Return a score for every class from k(x, x_s): pairs won, plus less than a half for by how much.
 
         Two classes have ∓f. What is largest is the answer, so ties of pairs won are broken by confidence.
         """
@@ -115,7 +115,7 @@ class GridScores:
     def shortlist(
         self, most: int = 60, *, seed: int = 0, every_cost: bool = False
     ) -> list[tuple[dict[str, Any], float]]:
-        """Give the kernels with the highest scores, at most ``most``, each with the smallest cost that reaches them.
+        """Return the kernels with the highest scores, at most ``most``, each with the smallest cost that reaches them.
 
         Of 900 kernels on a small training part the highest score is often shared, and partly luck: these are the ones
         to judge again. Where more share the last score than there is room for, they are drawn, so that no corner of the

@@ -122,14 +122,14 @@ def load_fitted(folder: Path, config: RunConfig) -> tuple[Any, Encoding]:
 
 
 def named_models() -> tuple[str, ...]:
-    """Give every name that ``--model`` takes for sequences, the choice among them first."""
+    """Return every name that ``--model`` takes for sequences, the choice among them first."""
     from sostenuto.nn import LAYERS
 
     return (AUTO, *(name for name in _HOMES if name != FORECASTER), *LAYERS)
 
 
 def is_plain_forecast(chosen: Chosen, *, looks_inside: bool) -> bool:
-    """Say whether a file's series are to be forecast, and nothing was chosen that only a trained network has."""
+    """Return whether a file's series are to be forecast, and nothing was chosen that only a trained network has."""
     data, model = chosen["data"], chosen["model"]
     network = looks_inside or {"window", "test"} & set(data) or set(chosen["training"]) - {"seed"}
     network = network or set(model) - {"layer"} or {"hidden_size", "num_layers"} & set(chosen["options"])

@@ -130,7 +130,7 @@ class AtOnce(SequenceRuns):
         transform: BatchTransform | None,  # noqa: ARG002
         conditions: Conditions,  # noqa: ARG002
     ) -> tuple[Encoding, torch.Tensor]:
-        """Give logarithms of probabilities, or numbers in units of the encoding."""
+        """Return logarithms of probabilities, or numbers in units of the encoding."""
         estimator, encoding = self.load(folder, config)
         return encoding, raw_answers(estimator, encoding.encode(replace(sequences, targets=None), dtype=torch.float64))
 
@@ -183,7 +183,7 @@ def fit_estimator(estimator: Any, encoding: Encoding, train: SequenceSet) -> tup
 
 
 def _sequences(batch: SequenceBatch) -> tuple[list[np.ndarray], dict[str, Any]]:
-    """Give sequences without padding, and their time spans as an argument where there are any."""
+    """Return sequences without padding, and their time spans as an argument where there are any."""
     sequences = [sequence.numpy() for sequence in batch.sequences()]
     if batch.timespans is None:
         return sequences, {}
@@ -192,7 +192,7 @@ def _sequences(batch: SequenceBatch) -> tuple[list[np.ndarray], dict[str, Any]]:
 
 
 def raw_answers(estimator: Any, data: SequenceBatch) -> torch.Tensor:
-    """Give logarithms of probabilities, or numbers in units of the encoding."""
+    """Return logarithms of probabilities, or numbers in units of the encoding."""
     sequences, spans = _sequences(data)
     answer = getattr(estimator, "predict_proba", estimator.predict)(sequences, **spans)
     if isinstance(estimator, OscillatorSteps):
@@ -220,7 +220,7 @@ def _count_weights(estimator: Any) -> int:
 
 
 def _learned(estimator: Any) -> dict[str, Any]:
-    """Give the numbers that the search chose."""
+    """Return the numbers that the search chose."""
     kernel = estimator.kernel_.get_params() if hasattr(estimator, "kernel_") else {}
     own = {key: kernel[key] for key in kernel if key.startswith(("sigma", "num_layers")) and "_bounds" not in key}
     chosen = ("C", "alpha", "noise", "penalty", "best_score")

@@ -55,7 +55,7 @@ class SequenceRuns:
         transform: BatchTransform | None,
         conditions: Conditions,
     ) -> tuple[Encoding, torch.Tensor]:
-        """Give raw outputs for ``sequences`` and the encoding they are written in."""
+        """Return raw outputs for ``sequences`` and the encoding they are written in."""
         raise NotImplementedError
 
 
@@ -141,7 +141,7 @@ def _score(encoding: Encoding, raw: torch.Tensor, sequences: SequenceSet) -> tup
 
 
 def _facts(encoding: Encoding, said: Predictions, sequences: SequenceSet) -> dict[str, Any]:
-    """Give the predictions with what they belong to, as JSON holds it."""
+    """Return the predictions with what they belong to, as JSON holds it."""
     numbered = sequences.numbered()
     facts = {"count": len(sequences), "sequences": _plain(numbered.ids), "predictions": _plain(said.labels)}
     if sequences.times is not None and encoding.has_step_targets:

@@ -24,7 +24,7 @@ SPACES: dict[str, dict[str, Choice]] = {
 
 
 def leave_one_out(dataset: Dataset, config: RunConfig) -> Callable[[RunConfig], dict[str, Any]]:
-    """Give what judges a config: accuracy, or R², of training sequences that are left out one by one."""
+    """Return what judges a config: accuracy, or R², of training sequences that are left out one by one."""
     check_usable(dataset, config.model.layer)
     train = divide(dataset, replace(config.data, validation=0.0), seed=config.training.seed).train
     encoding = Encoding.fit(train, scaling=config.data.scaling, missing=config.data.missing)

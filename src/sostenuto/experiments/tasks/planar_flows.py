@@ -60,12 +60,12 @@ def learn_swings(layer: LipschitzRNN, paths: Float64[Tensor, "swing time 2"], se
 
 
 def silent_flow(layer: LipschitzRNN) -> Flow:
-    """Give the vector field of the unit without input."""
+    """Return the vector field of the unit without input."""
     return lambda h: layer.vector_field(h, h.new_zeros(*h.shape[:-1], 1)).detach()
 
 
 def lipschitz_flow(A: Float[Tensor, "*system 2 2"], W: Float[Tensor, "*system 2 2"]) -> Flow:  # noqa: N803
-    """Give h′ = Ah + tanh(Wh), erichson2021's eq. (1) without input; of several systems, each for states of its own.
+    """Return h′ = Ah + tanh(Wh), erichson2021's eq. (1) without input; of several systems, each for states of its own.
 
     >>> lipschitz_flow(-torch.eye(2), torch.zeros(2, 2))(torch.ones(3, 2))[0].tolist()
     [-1.0, -1.0]

@@ -24,12 +24,12 @@ class LinearUnits:
     scales: Units
 
     def terms(self, lags: Curve, move: Units | float = 0.0) -> Float64[np.ndarray, "lag unit"]:
-        """Give e^{scales (weights + move) t}; infinity where that overflows."""
+        """Return e^{scales (weights + move) t}; infinity where that overflows."""
         return np.exp(lags[:, None] * (self.scales * (self.weights + move)))
 
 
 def slow_memory(lags: Curve, power: int, terms: int) -> Curve:
-    """Give ρ(t) = Σ_k k⁻² e^{−t/k^power}, cut after ``terms``: at most 1/terms is missing.
+    """Return ρ(t) = Σ_k k⁻² e^{−t/k^power}, cut after ``terms``: at most 1/terms is missing.
 
     Its integral, Σ_k k^(power − 2), is infinite.
 
@@ -46,7 +46,7 @@ def slow_memory(lags: Curve, power: int, terms: int) -> Curve:
 def worst_errors(
     units: LinearUnits, lags: Curve, target: Curve, betas: Sequence[float], *, readout: bool
 ) -> tuple[float, list[float]]:
-    """Give sup_t |ρ − ρ̂| as it stands, and the worst found after the weights moved by at most each of the ``betas``.
+    """Return sup_t |ρ − ρ̂| as it stands, and the worst found after the weights moved by at most each of the ``betas``.
 
     Weights move by |δ|₂ ≤ β: one alone, either way, or in the direction that changes the memory fastest at some lag: a
     lower bound of the supremum. With ``readout`` the read-out moves by |δ|₂ ≤ β as well, the worst way, which is

@@ -50,7 +50,7 @@ class Penalty:
         return f"{'released' if self.released else 'corrected'}/weight={self.weight:g}"
 
     def __call__(self, model: SequenceClassifier, order: int) -> Float[Tensor, ""]:
-        """Give the penalty of the model's present weights."""
+        """Return the penalty of the model's present weights."""
         squared = released_squared_norm(model, order) if self.released else squared_norm(model, order)
         return self.weight * squared
 

@@ -129,7 +129,7 @@ def common_limit(first: float, zero: float) -> float:
 
 
 def keeps(radii: Sequence[float], share: float = SHARE) -> bool:
-    """Say whether the radius at every width is at least ``share`` of the first's, and the first has one.
+    """Return whether the radius at every width is at least ``share`` of the first's, and the first has one.
 
     >>> keeps([1.0, 0.5, 2.0]), keeps([1.0, 0.1]), keeps([0.0, 0.0])
     (True, False, False)
@@ -175,7 +175,7 @@ def crossing(betas: Sequence[float], narrow: Sequence[float], wide: Sequence[flo
 
 
 def falls(values: Sequence[float]) -> bool:
-    """Say whether every value is below the one before it.
+    """Return whether every value is below the one before it.
 
     >>> falls([3.0, 2.0, 1.0]), falls([3.0, 3.0])
     (True, False)

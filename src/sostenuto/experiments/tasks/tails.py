@@ -17,12 +17,12 @@ def shares(kinds: Sequence[str], wanted: Callable[[str], bool]) -> tuple[float, 
 
 
 def is_exponential(kind: str) -> bool:
-    """Say whether a tail was told exponential."""
+    """Return whether a tail was told exponential."""
     return kind == "exponential"
 
 
 def is_otherwise(kind: str) -> bool:
-    """Say whether a tail was told another law than the exponential."""
+    """Return whether a tail was told another law than the exponential."""
     return not is_exponential(kind)
 
 

@@ -50,7 +50,7 @@ def rescaled(weights: Weights, frobenius: Float[Tensor, " model"]) -> Weights:
 
 
 def spiral_path(points: int, total_variation: float, seed: int = 0) -> Float[Tensor, "time 2"]:
-    """Give a spiral from the origin, scaled to the total variation L.
+    """Return a spiral from the origin, scaled to the total variation L.
 
     >>> spiral_path(100, 0.5).shape
     torch.Size([99, 2])

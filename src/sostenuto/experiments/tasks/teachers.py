@@ -82,7 +82,7 @@ def remembered(teacher: nn.Module, horizon: int, probe: str = "heaviside") -> di
 
 
 def deviation(data: Dataset) -> float:
-    """Give the standard deviation of all targets of the validation part, the size to measure errors by.
+    """Return the standard deviation of all targets of the validation part, the size to measure errors by.
 
     >>> deviation(taught(nn.Identity(), "echo", 0, num_train=2, num_steps=50)) > 0.9
     True

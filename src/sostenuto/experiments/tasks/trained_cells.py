@@ -162,7 +162,7 @@ def trained_model(bench: Workbench, key: str, dataset: Dataset, recipe: Recipe) 
 def score(
     model: SequenceModel, encoding: Encoding, part: SequenceSet, recipe: Recipe, device: str
 ) -> tuple[float, float]:
-    """Give the mean loss, and accuracy or root mean square error in the target's unit, of a model on a part."""
+    """Return the mean loss, and accuracy or root mean square error in the target's unit, of a model on a part."""
     training, data = recipe.run.training, encoding.encode(part)
     noise = partial(with_noise_after, steps=recipe.variation.noise_steps)
     source = BatchSource(
@@ -180,7 +180,7 @@ def new_model(encoding: Encoding, recipe: Recipe, dataset: Dataset) -> SequenceM
 
 
 def word_vectors(dataset: Dataset, recipe: Recipe) -> torch.Tensor | None:
-    """Give the word vectors that come with a data set, where their size is the recipe's."""
+    """Return the word vectors that come with a data set, where their size is the recipe's."""
     vectors = dataset.extras.get("embedding")
     fits = vectors is not None and vectors.shape[1] == recipe.run.model.embedding_size
     return torch.as_tensor(vectors) if fits else None

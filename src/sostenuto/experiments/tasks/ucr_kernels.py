@@ -88,7 +88,7 @@ def kernel_accuracy(dataset: Dataset, column: str, *, folds: int, every: int, se
 
 
 def unit_parts(dataset: Dataset) -> tuple[list[np.ndarray], np.ndarray, list[np.ndarray], np.ndarray]:
-    """Give training sequences scaled to ‖x‖ = 1 with the numbers of their classes, test sequences with their labels."""
+    """Return training sequences scaled to ‖x‖ = 1 with numbers of classes, test sequences with labels."""
     assert dataset.test is not None
     train, test = (
         [unit_norm(np.asarray(each, dtype=np.float64)) for each in part.sequences]
@@ -124,7 +124,7 @@ def _choices(
 
 
 def _first(results: GridScores) -> Chosen:
-    """Give the first point of the grid, and its smallest cost, with the highest accuracy."""
+    """Return the first point of the grid, and its smallest cost, with the highest accuracy."""
     place, cost = divmod(int(np.argmax(np.round(results.accuracy, 12))), len(results.costs))
     return grid_points(results.axes)[place], results.costs[cost]
 

@@ -125,7 +125,7 @@ def wide_choice_accuracy(dataset: Dataset, family: str, *, folds: int, every: in
 def choices(
     train: list[np.ndarray], indices: np.ndarray, family: str, *, folds: int, every: int, seed: int
 ) -> dict[str, list[Judged]]:
-    """Give for each column of a family the kernels whose machines are averaged, judged on the training part alone."""
+    """Return for each column of a family the kernels whose machines are averaged, judged on the training part alone."""
     folds = folds if len(indices) <= MANY else max(2, folds // 2)
     deals = [deal_folds(indices, folds, seed + extra) for extra in range(DEALS)]
     tried = family_points(family, every)

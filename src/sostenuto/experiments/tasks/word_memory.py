@@ -71,7 +71,7 @@ class AttentionLayer(nn.Module):
 
 
 def places(steps: int, width: int) -> Float[Tensor, "time feature"]:
-    """Give sines and cosines of every place, wavelengths from 2π to 20 000π.
+    """Return sines and cosines of every place, wavelengths from 2π to 20 000π.
 
     >>> places(3, 4)[0].tolist()
     [0.0, 0.0, 1.0, 1.0]
@@ -110,7 +110,7 @@ class Sentiment(nn.Module):
         self.model = model
 
     def forward(self, ids: Int[Tensor, "batch time"]) -> Float[Tensor, "batch 1"]:
-        """Give one score a text."""
+        """Return one score a text."""
         scores = self.model(ids)
         return scores[:, 1:2] - scores[:, :1]
 
@@ -206,7 +206,7 @@ def repetitions_to_forget(memory: Sequence[float], share: float = 0.01) -> int:
 
 
 def left_at_the_end(memory: Sequence[float]) -> float:
-    """Give the largest change in the last quarter of the repetitions, as a share of the largest of all.
+    """Return the largest change in the last quarter of the repetitions, as a share of the largest of all.
 
     >>> left_at_the_end([4.0, 2.0, 2.0, 1.0])
     0.25

@@ -18,7 +18,7 @@ class _LostError(Exception):
 
 
 def connect(address: str) -> Any:
-    """Give a `distributed.Client` of the scheduler at ``address``, such as ``tls://10.0.0.1:8786``.
+    """Return a `distributed.Client` of the scheduler at ``address``, such as ``tls://10.0.0.1:8786``.
 
     Certificates are those of dask's own settings (``distributed.comm.tls``).
     """

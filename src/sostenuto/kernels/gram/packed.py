@@ -34,6 +34,6 @@ class PackedSequences:
         return self.values.shape[1]
 
     def cut(self, start: int, stop: int) -> list[np.ndarray]:
-        """Give the sequences from ``start`` to ``stop``, as views."""
+        """Return the sequences from ``start`` to ``stop``, as views."""
         borders = self.borders.tolist()
         return [self.values[borders[i] : borders[i + 1]] for i in range(start, stop)]

@@ -217,7 +217,7 @@ def _tile(line: str) -> tuple[Tile, int]:
 
 
 def _checksum(block: np.ndarray) -> int:
-    """Give the CRC-32 of a tile's numbers; every NaN counts the same."""
+    """Return the CRC-32 of a tile's numbers; every NaN counts the same."""
     return zlib.crc32(np.ascontiguousarray(np.where(np.isnan(block), np.nan, block)).data)
 
 

@@ -34,14 +34,14 @@ class TileGrid:
         return self.rows, self.rows if self.columns is None else self.columns
 
     def tiles(self) -> Iterator[Tile]:
-        """Give the tiles that have to be computed, row by row."""
+        """Yield the tiles that have to be computed, row by row."""
         across = [-(-extent // self.size) for extent in self.shape]
         for i in range(across[0]):
             for j in range(i if self.columns is None else 0, across[1]):
                 yield i, j
 
     def span(self, index: int, extent: int) -> slice:
-        """Give the rows (or columns) of the tiles at ``index``."""
+        """Return the rows (or columns) of the tiles at ``index``."""
         return slice(index * self.size, min((index + 1) * self.size, extent))
 
     def placed(self, tile: Tile, block: np.ndarray) -> Iterator[tuple[tuple[slice, slice], np.ndarray]]:

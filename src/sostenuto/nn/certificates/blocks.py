@@ -47,7 +47,7 @@ class BlockMaps(NamedTuple):
         return (math.sqrt(len(g)) * np.linalg.norm(v * g, axis=1) + np.abs(center)) * _MARGIN
 
     def around(self, level: LevelDecay) -> LevelDecay:
-        """Give the rates of the recurrence with what passes through the block."""
+        """Return the rates of the recurrence with what passes through the block."""
         if level.reach is None or level.leaving is None:
             return replace(level, entering=None, leaving=None)
         g, beta, p, q, gate = map(_numbers, (self.norm, self.norm_bias, self.scale, self.direct, self.gate))

@@ -85,7 +85,7 @@ def form(
 
 
 def is_negative(matrix: np.ndarray, error: np.ndarray) -> bool:
-    """Say whether every symmetric matrix within ``error`` of ``matrix`` is negative definite.
+    """Return whether every symmetric matrix within ``error`` of ``matrix`` is negative definite.
 
     Rows and columns are first scaled by powers of two, which is exact, so that the diagonal is of order one. Then the
     negative, less the error and 2(n + 4)ε times its trace on the diagonal, is handed to Cholesky's method: that it ends
@@ -118,7 +118,7 @@ def verified(system: SectorSystem, solution: Solution, *, discrete: bool, lower:
 def best_rate(
     system: SectorSystem, metric: np.ndarray, multipliers: np.ndarray, *, discrete: bool, lower: bool = False
 ) -> float | None:
-    """Give the largest rate for which (P, Λ) solves the inequality, by eliminating φ; None where there is none.
+    """Return the largest rate for which (P, Λ) solves the inequality, by eliminating φ; None where there is none.
 
     What is left is S + 2rP ≺ 0 (or S ≺ e^{−2r}P): a generalized eigenvalue. The rate may be negative. With ``lower``
     it is the least one, S ≻ e^{−2r}P.
@@ -134,7 +134,7 @@ def _best_rates(
     discrete: bool,
     lower: bool,
 ) -> list[float | None]:
-    """Give `best_rate` of several Λ with one P, in coordinates in which P is the identity."""
+    """Return `best_rate` of several Λ with one P, in coordinates in which P is the identity."""
     A, B, C, s = system.linear, system.input, system.output, system.slope  # noqa: N806
     try:
         root = np.linalg.cholesky(metric)
@@ -171,7 +171,7 @@ def _symmetric(matrix: np.ndarray) -> np.ndarray:
 def proved(
     system: SectorSystem, metric: np.ndarray, multipliers: np.ndarray, *, discrete: bool, lower: bool = False
 ) -> Solution | None:
-    """Give the pair with the best rate it proves, less what rounding takes; None where that is nothing.
+    """Return the pair with the best rate it proves, less what rounding takes; None where that is nothing.
 
     Of several Λ, one per row, the best that passes the check is taken.
     """

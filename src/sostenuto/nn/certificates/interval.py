@@ -88,7 +88,7 @@ class Interval:
 
 
 def hypot(one: Interval, other: Interval) -> Interval:
-    """Give √(one² + other²)."""
+    """Return √(one² + other²)."""
     return (one.square() + other.square()).sqrt()
 
 

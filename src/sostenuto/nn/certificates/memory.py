@@ -90,13 +90,13 @@ class MemoryCertificate(Record):
 
     @property
     def holds(self) -> bool:
-        """Say whether anything is proved."""
+        """Return whether anything is proved."""
         return self.remembers_at_least > 0 or self.forgets_at_most is not None
 
     def curves(
         self, lags: Sequence[float] | Float[np.ndarray, " lag"], *, euclidean: bool = False
     ) -> tuple[Float[np.ndarray, " lag"], Float[np.ndarray, " lag"]]:
-        """Give the least and the largest share of a difference that is left after ``lags`` steps.
+        """Return the least and the largest share of a difference that is left after ``lags`` steps.
 
         The first is 0 and the second infinite where nothing is proved; in a stack the first is about the lowest layer,
         the second about all of them. With ``euclidean`` both are in the Euclidean norm, at what that costs.
@@ -120,7 +120,7 @@ class MemoryCertificate(Record):
     def window(
         self, epsilon: float, *, readout: float = 1.0, start: float | None = None, largest: int = 10_000_000
     ) -> Window:
-        """Give n such that what came before the last n steps moves an answer by at most ``epsilon``, for every input.
+        """Return n such that what came before the last n steps moves an answer by at most ``epsilon``, for every input.
 
         Two states reached by different pasts, or one reached and the zero state of a stream that starts anew, are at
         most twice ``LevelDecay.reach`` apart; from there the levels' rates and gains bound the difference of the top

@@ -49,14 +49,14 @@ def certify_contraction(unit: DenseUnit) -> Certificate:
 
 
 def growth(system: SectorSystem) -> tuple[float, float]:
-    """Give μ₂(A) + s‖B‖₂‖C‖₂ and a bound on the rounding error in it."""
+    """Return μ₂(A) + s‖B‖₂‖C‖₂ and a bound on the rounding error in it."""
     symmetric = (system.linear + system.linear.T) / 2
     push = system.slope * spectral_norm(system.input) * spectral_norm(system.output)
     return float(np.linalg.eigvalsh(symmetric)[-1]) + push, _slack(system, push)
 
 
 def expansion(system: SectorSystem) -> tuple[float, float]:
-    """Give ‖F‖₂ + s‖Q‖₂‖W‖₂ and a bound on the rounding error in it."""
+    """Return ‖F‖₂ + s‖Q‖₂‖W‖₂ and a bound on the rounding error in it."""
     push = system.slope * spectral_norm(system.input) * spectral_norm(system.output)
     return spectral_norm(system.linear) + push, _slack(system, push)
 
@@ -68,5 +68,5 @@ def _slack(system: SectorSystem, push: float) -> float:
 
 
 def spectral_norm(matrix: np.ndarray) -> float:
-    """Give ‖M‖₂, which is 0 for a matrix without entries."""
+    """Return ‖M‖₂, which is 0 for a matrix without entries."""
     return float(np.linalg.norm(matrix, 2)) if matrix.size else 0.0

@@ -29,7 +29,7 @@ class OscillatorGrowth:
     def size(
         self, y: Float[np.ndarray, "*batch unit"], z: Float[np.ndarray, "*batch unit"]
     ) -> Float[np.ndarray, "*batch unit"]:
-        """Give each unit's norm of a difference (y, z)."""
+        """Return each unit's norm of a difference (y, z)."""
         return np.hypot(self.scale * y, z - self.shear * y)
 
 
@@ -82,7 +82,7 @@ def oscillator_growth(
 
 
 def half_lives(rate: Units) -> Units:
-    """Give ln 2/rate, rounded down: steps after which at least half of a difference is left.
+    """Return ln 2/rate, rounded down: steps after which at least half of a difference is left.
 
     >>> half_lives(np.array([0.0, 0.1])).round(3)
     array([ inf, 6.931])
@@ -139,6 +139,6 @@ def _better(one: OscillatorGrowth, other: OscillatorGrowth) -> OscillatorGrowth:
 
 
 def _least_slope(drive: float) -> float:
-    """Give a lower bound of 1/cosh²A, of every secant of tanh between −A and A."""
+    """Return a lower bound of 1/cosh²A, of every secant of tanh between −A and A."""
     # A secant is a mean of slopes in between, and those fall with the distance from 0.
     return float(np.nextafter(1 / math.cosh(min(drive, 300.0)) ** 2 * (1 - 1e-14), 0.0))

@@ -17,7 +17,7 @@ PRECISION = 0.01
 
 
 def has_solver() -> bool:
-    """Say whether cvxpy is installed."""
+    """Return whether cvxpy is installed."""
     return importlib.util.find_spec("cvxpy") is not None
 
 
@@ -96,7 +96,7 @@ class _Program:
         self.discrete = discrete
 
     def solve(self, rate: float) -> tuple[np.ndarray, np.ndarray] | None:
-        """Give P and the diagonal of Λ in the system's own units, or None where the solver finds no pair."""
+        """Return P and the diagonal of Λ in the system's own units, or None where the solver finds no pair."""
         self.shift.value = float(-np.expm1(-2 * rate) if self.discrete else 2 * rate) / self.speed
         with warnings.catch_warnings():
             # An inaccurate answer is as welcome as any other: it is checked, not believed.

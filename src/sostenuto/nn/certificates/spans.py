@@ -47,7 +47,7 @@ class SpanCurve:
     derivative: Callable[[int, float, float], list[Derivative]] = field(repr=False)
 
     def slowest(self, metric: Metric, multipliers: Float[np.ndarray, " unit"]) -> float | None:
-        """Give a rate above 0 at which every difference decays, in every span; multipliers are per unit of span."""
+        """Return a rate above 0 at which every difference decays, in every span; multipliers are per unit of span."""
         best = 0.0
         for ends in self._cuts(len(metric)):
             rates = [self._rate(span, metric, multipliers, lower=False) for span in ends]
@@ -62,7 +62,7 @@ class SpanCurve:
         return best if best > 0 else None
 
     def fastest(self, metric: Metric, multipliers: Float[np.ndarray, " unit"]) -> float | None:
-        """Give a rate that no difference exceeds in any span; None where none is proved."""
+        """Return a rate that no difference exceeds in any span; None where none is proved."""
         best = np.inf
         for ends in self._cuts(len(metric)):
             least, alone = np.inf, np.inf

@@ -29,11 +29,11 @@ class SectorSystem:
 
     @property
     def is_linear(self) -> bool:
-        """Say whether the nonlinear part vanishes."""
+        """Return whether the nonlinear part vanishes."""
         return self.slope == 0 or not self.input.any() or not self.output.any()
 
     def at(self, slopes: Float[np.ndarray, " unit"]) -> Float[np.ndarray, "state state"]:
-        """Give the matrix A + B diag(k) C that units with slopes k act by."""
+        """Return the matrix A + B diag(k) C that units with slopes k act by."""
         return self.linear + (self.input * slopes) @ self.output
 
 
@@ -73,7 +73,7 @@ def sector_system(A: Tensor, W: Tensor, B: Tensor | None, slope: Slope) -> Secto
 
 
 def slope_range(slope: Slope) -> tuple[float, float]:
-    """Give the least and largest slope.
+    """Return the least and largest slope.
 
     >>> slope_range("logistic"), slope_range(1)
     ((0.0, 0.25), (0.0, 1.0))

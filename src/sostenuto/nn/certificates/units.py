@@ -83,7 +83,7 @@ def _balanced(system: SectorSystem, states: np.ndarray, units: np.ndarray) -> Pa
 
 
 def _connected(links: np.ndarray) -> np.ndarray:
-    """Give each node of a graph the least node it is connected with."""
+    """Return each node of a graph the least node it is connected with."""
     label = np.arange(len(links))
     while True:
         least = np.where(links, label, len(links)).min(axis=1, initial=len(links))

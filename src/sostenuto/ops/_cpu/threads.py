@@ -93,7 +93,7 @@ class _Blocks:
 
 
 def _find_openmp() -> Any:
-    """Give OpenMP's entry point in the library that torch has loaded, or None."""
+    """Return OpenMP's entry point in the library that torch has loaded, or None."""
     if not hasattr(os, "RTLD_NOLOAD"):
         return None
     for path in sorted((Path(torch.__file__).parent / "lib").glob("libgomp*.so*")):

@@ -30,7 +30,7 @@ _free: dict[int, list[np.ndarray]] = {}
 
 
 def new(shape: tuple[int, ...], dtype: torch.dtype, *, place: int | None = None) -> Tensor:
-    """Give a CPU tensor whose values are not set, like `torch.empty`.
+    """Return a CPU tensor whose values are not set, like `torch.empty`.
 
     Its memory is taken up again only when its storage has died: every view, array and graph that could see it is gone.
     With a ``place`` a large one begins at that place of a page, down to cache lines: to read from a place of one page

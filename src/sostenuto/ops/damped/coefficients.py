@@ -19,7 +19,7 @@ def held_coefficients(
     spans: Float[Tensor, "T B"] | None = None,
     scale: Float[Tensor, " H"] | None = None,
 ) -> Coefficients:
-    """Give a = e^{κδ} and b = (e^{κδ} − 1)/κ, κ = −decay + i·frequency, of s′ = κ s + x with x held over a span δ.
+    """Return a = e^{κδ} and b = (e^{κδ} − 1)/κ, κ = −decay + i·frequency, of s′ = κ s + x with x held over a span δ.
 
     Without ``spans`` δ = 1; ``scale`` multiplies b. Decays must be above 0; b is exact for small spans too.
 
@@ -37,7 +37,7 @@ def held_coefficients(
 
 
 def learned_coefficients(logs: Float[Tensor, " S"], added: float = 0.0) -> Coefficients:
-    """Give a and b of a unit step from the logarithms that a layer learns, those of the decays γ first, S = 2H.
+    """Return a and b of a unit step from the logarithms that a layer learns, those of the decays γ first, S = 2H.
 
     γ = 1/(e^{−ν} + added) and ω = e^θ; b has the scale √(1 − e^{−2γ}), so that white noise keeps its size. It is one
     kernel each way.

@@ -63,7 +63,7 @@ def _scan_shapes(*inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _kept_dtype(z: Tensor, start: Tensor) -> torch.dtype:
-    """Give the precision in which σ is kept: the input's on the GPU, which may be lower, the state's on the CPU."""
+    """Return the precision in which σ is kept: the input's on the GPU, which may be lower, the state's on the CPU."""
     return z.dtype if native_backend(start) == "gpu" else start.dtype
 
 

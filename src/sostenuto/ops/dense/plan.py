@@ -58,7 +58,7 @@ def plan(batch: int, hidden: int, matrices: int, precision: str, chip: Chip) -> 
 
 
 def planned(start: Tensor, weight: Tensor, linear: Tensor, gain: Tensor, precision: str) -> Plan | None:
-    """Give the plan of a scan of these tensors, None where there is no kernel for it.
+    """Return the plan of a scan of these tensors, None where there is no kernel for it.
 
     A state of two components has coefficients for P and Q; of more, or with full matrices, it has no kernel.
     """

@@ -32,7 +32,7 @@ def dense_scan_reference(
 
 
 def _linear_part(state: Tensor, linear: Tensor) -> Tensor:
-    """Give P h: a full matrix on all of h, or coefficients between the components that stand side by side in it."""
+    """Return P h: a full matrix on all of h, or coefficients between the components that stand side by side in it."""
     if linear.shape[0] == state.shape[-1]:
         return state @ linear.mT
     parts = state.unflatten(-1, (linear.shape[0], -1))
@@ -40,7 +40,7 @@ def _linear_part(state: Tensor, linear: Tensor) -> Tensor:
 
 
 def _gained(activated: Tensor, gain: Tensor) -> Tensor:
-    """Give Q u: a full matrix, or one coefficient a component."""
+    """Return Q u: a full matrix, or one coefficient a component."""
     if gain.ndim == 2:
         return activated @ gain.mT
     return (gain[:, None] * activated[..., None, :]).flatten(-2)

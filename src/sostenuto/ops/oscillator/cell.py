@@ -47,7 +47,7 @@ def with_masks(cells: Sequence[Cell], masks: Float[Tensor, "M B H"] | None) -> S
 
 
 def with_steps(cells: Sequence[Cell], step_sizes: Sequence[float] | None) -> Sequence[Cell]:
-    """Give the cells with g = Δt·σ̂(c) where ``step_sizes`` has Δt for each, and their steps are c."""
+    """Return the cells with g = Δt·σ̂(c) where ``step_sizes`` has Δt for each, and their steps are c."""
     if step_sizes is None:
         return cells
     return [cell._replace(step=dt * torch.sigmoid(cell.step)) for cell, dt in zip(cells, step_sizes, strict=True)]

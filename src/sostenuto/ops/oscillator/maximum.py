@@ -11,7 +11,7 @@ from sostenuto.ops.dispatch import in_forward_mode, run_adjoint, runs_eagerly
 
 
 def time_max(values: Float[Tensor, "B T H"]) -> Float[Tensor, "B H"]:
-    """Give max_t values; where several steps hold it, they share its gradient evenly, as in `torch.amax`.
+    """Return max_t values; where several steps hold it, they share its gradient evenly, as in `torch.amax`.
 
     torch's own backward pass goes three times over all steps. In eager code on the CPU, where values lie step after
     step as the layers write them, one pass finds the largest value again and hands it its gradient. All others are

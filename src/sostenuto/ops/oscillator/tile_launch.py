@@ -58,7 +58,7 @@ def forward(
     input_gradient: bool,
     peak: bool = False,
 ) -> tuple[Float[Tensor, "L B H"], Trace, Peaks, Any]:
-    """Give the last y of all layers, the trace, the largest outputs where ``peak``, and the weights as laid out.
+    """Return the last y of all layers, the trace, the largest outputs where ``peak``, and the weights as laid out.
 
     The trace has the top layer's outputs and, where ``keep``, what the backward pass needs; it has nothing where
     neither is wanted. ``input_gradient`` says whether ``x`` will have one.
@@ -287,7 +287,7 @@ def _borders(sizes: list[int]) -> Any:
 
 
 def _arriving(d_top: Tensor | None, columns: int, dtype: torch.dtype) -> tuple[Any, int]:
-    """Give the gradient's rows and 1; or, where all steps share one row, that row and 0."""
+    """Return the gradient's rows and 1; or, where all steps share one row, that row and 0."""
     if d_top is None:
         return torch.zeros(1, columns, dtype=dtype).numpy(), 0
     has_time_stride = int(d_top.stride(0) != 0 and d_top.shape[0] > 1)

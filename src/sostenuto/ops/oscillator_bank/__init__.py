@@ -26,7 +26,7 @@ def bank_shares(
     spans: Float[Tensor, " S"] | None = None,
     backend: str = "auto",
 ) -> Float[Tensor, "N K U"]:
-    """Give, for each sequence, the share of the time that each unit's output is above each of its thresholds.
+    """Return, for each sequence, the share of the time that each unit's output is above each of its thresholds.
 
     Sequence n is ``values[borders[n] : borders[n + 1]]``, a step a row; ``spans`` are the times before each step (1
     where there are none). A unit is a damped oscillator s ← λ^δ s + φ(δ) u, exact for an input that is held over the
@@ -73,7 +73,7 @@ def bank_outputs(
     picked: Int[Tensor, " P"] | None = None,
     backend: str = "auto",
 ) -> Float[Tensor, "P U"]:
-    """Give every unit's output at every step, or at those ``picked`` in rising order: to look at, and for thresholds.
+    """Return every unit's output at every step, or at those ``picked`` in rising order: to look at, and for thresholds.
 
     The other arguments are those of `bank_shares`.
 
@@ -142,7 +142,7 @@ class BankStream:
             self.elapsed += float(spans[part].double().sum())
 
     def outputs(self) -> Float[Tensor, " U"]:
-        """Give every unit's output after the last step."""
+        """Return every unit's output after the last step."""
         lanes = torch.arange(self.bank.n_units)
         kind = self.bank.kind[lanes // LANES]
         states = torch.from_numpy(self._states[:, :4]).transpose(0, 1).flatten(1)[:, : self.bank.n_units]
@@ -151,7 +151,7 @@ class BankStream:
         return readout[:, 0] * states[first, lanes] + readout[:, 1] * states[first + 1, lanes]
 
     def shares(self) -> Float[Tensor, "K U"]:
-        """Give the share of the time so far that each unit was above each of its thresholds."""
+        """Return the share of the time so far that each unit was above each of its thresholds."""
         require(self.elapsed > 0, "expected at least one step before its shares", "got none", "push a step first")
         counts = torch.from_numpy(self._states[:, 4:]).transpose(0, 1).flatten(1)[:, : self.bank.n_units]
         return counts / self.elapsed
@@ -162,7 +162,7 @@ def _rows(values: Float[Tensor, "S C"]) -> np.ndarray:
 
 
 def _distinct(spans: Float[Tensor, " S"] | None) -> tuple[Float[Tensor, " D"], np.ndarray]:
-    """Give the spans that occur, and which of them each step has; one of 1 for all where there are none."""
+    """Return the spans that occur, and which of them each step has; one of 1 for all where there are none."""
     if spans is None:
         return torch.ones(1), np.zeros(1, np.int32)
     distinct, index = torch.unique(spans.float(), return_inverse=True)

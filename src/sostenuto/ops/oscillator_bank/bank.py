@@ -48,7 +48,7 @@ class OscillatorBank:
         return len(self.rate)
 
     def coefficients(self, spans: Float[Tensor, " D"]) -> Float[Tensor, "D U 8"]:
-        """Give λ^δ and φ(δ) = (λ^δ − 1)/(λ − 1) of both oscillators for each span δ, in float64.
+        """Return λ^δ and φ(δ) = (λ^δ − 1)/(λ − 1) of both oscillators for each span δ, in float64.
 
         φ is what a value that is held over the span adds to the state, in units of what it adds over a span of 1.
         """
@@ -61,7 +61,7 @@ class OscillatorBank:
         return torch.stack(parts, -1)
 
     def readout(self) -> Float[Tensor, "U 3"]:
-        """Give the two factors of a unit's output, Re(p s) = p₁ Re s + p₂ Im s, and that of its envelope, in float64.
+        """Return the two factors of a unit's output, Re(p s) = p₁ Re s + p₂ Im s, and that of its envelope, in float64.
 
         They scale a unit so that a constant input of 1 gives outputs of the order of 1.
         """

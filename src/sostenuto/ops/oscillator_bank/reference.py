@@ -10,7 +10,7 @@ from sostenuto.ops.oscillator_bank.bank import LANES, OscillatorBank
 def bank_outputs_reference(
     values: Float[Tensor, "T C"], spans: Float[Tensor, " T"], bank: OscillatorBank
 ) -> Float[Tensor, "T U"]:
-    """Give every unit's output at every step of one sequence, in float64.
+    """Return every unit's output at every step of one sequence, in float64.
 
     With the coefficients λ^δ and φ(δ) of the span δ before each step, u the unit's mix of differences:
     s ← λ^δ s + φ(δ) u, and then y = Re(p s) for a single oscillator; or the second oscillator is driven, by s in a
@@ -36,7 +36,7 @@ def bank_outputs_reference(
 def bank_shares_reference(
     values: Float[Tensor, "T C"], spans: Float[Tensor, " T"], bank: OscillatorBank
 ) -> Float[Tensor, "K U"]:
-    """Give the share of the time that every unit's output is above each of its thresholds, for one sequence."""
+    """Return the share of the time that every unit's output is above each of its thresholds, for one sequence."""
     above = bank_outputs_reference(values, spans, bank)[:, None] > bank.thresholds.T
     return (above * spans.double()[:, None, None]).sum(0) / spans.double().sum()
 
@@ -44,7 +44,7 @@ def bank_shares_reference(
 def slopes(
     values: Float[Tensor, "S C"], spans: Float[Tensor, " S"], starts: Int[Tensor, " S"] | None = None
 ) -> tuple[Float[Tensor, "S C"], Float[Tensor, "S C"]]:
-    """Give the slope over the span before each step, and the slope of the slopes; 0 where there is none yet.
+    """Return the slope over the span before each step, and the slope of the slopes; 0 where there is none yet.
 
     ``starts`` says of each step where its sequence begins; without it all steps are one sequence.
 

@@ -57,7 +57,7 @@ def levels_backend(requested: str, example: Tensor, *, prefixes: bool = False) -
 def signature_levels(
     increments: Float[Tensor, "B T d"], level: int, *, prefixes: bool = False, backend: str = "auto"
 ) -> Float[Tensor, "B *T_size"]:
-    """Give the iterated integrals of the path with these increments, levels 1 to N one after the other.
+    """Return the iterated integrals of the path with these increments, levels 1 to N one after the other.
 
     Level k is ∫…∫_{u_1<…<u_k} dX ⊗ … ⊗ dX, (d,)*k flattened row by row: the usual normalization, without k!. Chen's
     identity S(X * Y) = S(X) ⊗ S(Y) and S(segment a) = exp(a) give it exactly. Result ``(B, d + … + d^N)``, or
@@ -85,7 +85,7 @@ def _pysiglib(increments: Tensor, level: int) -> Tensor:
 def signature_kernel_levels(
     left: Float[Tensor, "n S d"], right: Float[Tensor, "m R d"], level: int, *, backend: str = "auto"
 ) -> Float[Tensor, "n m levels"]:
-    """Give ⟨X^k, Y^k⟩ for k = 0 … N of every pair of piecewise linear paths, from their increments.
+    """Return ⟨X^k, Y^k⟩ for k = 0 … N of every pair of piecewise linear paths, from their increments.
 
     X^k is level k of the usual signature; the kernel of fermanian2021 is Σ_k (k!)² times these. Exact for piecewise
     linear paths: the terms 1/(p! q!) of segments that are met several times running are there. Time S·R·N³/3 a pair,
@@ -114,7 +114,7 @@ def signature_kernel_levels(
 def signature_kernel_slopes(
     left: Float[Tensor, "n S d"], right: Float[Tensor, "m R d"], level: int, scaled: int
 ) -> tuple[Float[Tensor, "n m levels"], Float[Tensor, "n m levels"]]:
-    """Give ⟨X^k, Y^k⟩ and its derivative by the logarithm of a factor on the first ``scaled`` channels of both paths.
+    """Return ⟨X^k, Y^k⟩ and its derivative by the logarithm of a factor on the first ``scaled`` channels of both paths.
 
     >>> import torch
     >>> line = torch.tensor([[[1.0, 2.0]]], dtype=torch.float64)
@@ -130,7 +130,7 @@ def signature_kernel_slopes(
 
 
 def signature_kernel_diagonal(increments: Float[Tensor, "n S d"], level: int) -> Float[Tensor, "n levels"]:
-    """Give ⟨X^k, X^k⟩ for k = 0 … N of every path.
+    """Return ⟨X^k, X^k⟩ for k = 0 … N of every path.
 
     >>> import torch
     >>> signature_kernel_diagonal(torch.tensor([[[1.0, 2.0]]], dtype=torch.float64), 1).tolist()
@@ -145,7 +145,7 @@ def signature_kernel_diagonal(increments: Float[Tensor, "n S d"], level: int) ->
 def path_increments(
     points: Sequences, lengths: Lengths | None = None, *, basepoint: bool = False, time_scale: float | Tensor = 0.0
 ) -> Float[Tensor, "batch time _"]:
-    """Give the increments a_t = x_t − x_{t−1} of each path, one for every point, zero past its length.
+    """Return the increments a_t = x_t − x_{t−1} of each path, one for every point, zero past its length.
 
     The first increment is 0, so that the path begins at its first point; with ``basepoint`` it is x_1, so that the path
     begins at the origin. A ``time_scale`` τ other than 0 appends the channel τ·t, where t runs evenly from 0 to 1 over

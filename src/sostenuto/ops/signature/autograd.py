@@ -16,13 +16,13 @@ from sostenuto.ops.signature.reference import signature_levels_reference
 
 @torch.library.custom_op("sostenuto::signature_levels", mutates_args=())
 def signature_levels_op(increments: Tensor, level: int, prefixes: bool) -> Tensor:
-    """Give the levels of whole paths, or of every prefix."""
+    """Return the levels of whole paths, or of every prefix."""
     return _kernels().forward(increments, level, prefixes)
 
 
 @torch.library.custom_op("sostenuto::signature_levels_backward", mutates_args=())
 def signature_levels_backward_op(increments: Tensor, level: int, prefixes: bool, gradient: Tensor) -> Tensor:
-    """Give the gradient of the increments."""
+    """Return the gradient of the increments."""
     return _kernels().backward(increments, level, prefixes, gradient)
 
 

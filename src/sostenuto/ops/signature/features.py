@@ -10,7 +10,7 @@ from sostenuto.ops.signature import signature_levels
 def feature_kernel(
     left: Float[Tensor, "n S d"], right: Float[Tensor, "m R d"], weights: list[float]
 ) -> Float[Tensor, "n m"]:
-    """Give Σ_k w_k ⟨X^k, Y^k⟩ as inner products of the signatures that the increments give.
+    """Return Σ_k w_k ⟨X^k, Y^k⟩ as inner products of the signatures that the increments give.
 
     >>> line = torch.tensor([[[2.0]]], dtype=torch.float64)
     >>> feature_kernel(line, line, [1.0, 1.0, 4.0]).tolist()  # 1 + 4 + 4 · (4/2)²
@@ -21,7 +21,7 @@ def feature_kernel(
 
 
 def feature_diagonal(increments: Float[Tensor, "n S d"], weights: list[float]) -> Float[Tensor, " n"]:
-    """Give Σ_k w_k ⟨X^k, X^k⟩ of every path: a sum of squares, which loses no digits.
+    """Return Σ_k w_k ⟨X^k, X^k⟩ of every path: a sum of squares, which loses no digits.
 
     >>> feature_diagonal(torch.tensor([[[2.0]]], dtype=torch.float64), [1.0, 1.0, 4.0]).tolist()
     [21.0]
@@ -32,7 +32,7 @@ def feature_diagonal(increments: Float[Tensor, "n S d"], weights: list[float]) -
 def feature_slopes(
     increments: Float[Tensor, "n S d"], weights: list[float], scaled: int
 ) -> tuple[Float[Tensor, "n n"], Float[Tensor, "n n"], Float[Tensor, "n n"]]:
-    """Give K, its derivative by the logarithm of a factor on the first ``scaled`` channels, and by one on all.
+    """Return K, its derivative by the logarithm of a factor on the first ``scaled`` channels, and by one on all.
 
     An iterated integral over a word with c such letters goes with the c-th power of the factor.
     """
@@ -47,7 +47,7 @@ def feature_slopes(
 
 
 def weighted_features(increments: Float[Tensor, "n S d"], weights: list[float]) -> Float[Tensor, "n size"]:
-    """Give levels 1 to N of the signatures, level k times √w_k, side by side."""
+    """Return levels 1 to N of the signatures, level k times √w_k, side by side."""
     channels = increments.shape[2]
     flat = signature_levels(increments, len(weights) - 1)
     roots = [torch.full((channels**k,), weight**0.5) for k, weight in enumerate(weights) if k > 0]

@@ -22,7 +22,7 @@ _STATE_BYTES = 2**26
 
 
 def goursat_kernel(left: Float[Tensor, "n S d"], right: Float[Tensor, "m R d"]) -> Float[Tensor, "n m"]:
-    """Give K(X, Y) = Σ_k ⟨X^k, Y^k⟩ over all levels of the usual signature, from the increments of both paths.
+    """Return K(X, Y) = Σ_k ⟨X^k, Y^k⟩ over all levels of the usual signature, from the increments of both paths.
 
     Reference: Cass, Lyons, Salvi and Yang, cited in fermanian2021, section 2.2. Needs the extra ``signature``.
     """
@@ -37,7 +37,7 @@ def goursat_kernel(left: Float[Tensor, "n S d"], right: Float[Tensor, "m R d"]) 
 
 
 def goursat_diagonal(increments: Float[Tensor, "n S d"]) -> Float[Tensor, " n"]:
-    """Give K(X, X) of every path."""
+    """Return K(X, X) of every path."""
     order = solver_order(increments, increments)
     path, length = _path(increments), _length(increments)
     siglib = _pysiglib()
@@ -50,7 +50,7 @@ def goursat_diagonal(increments: Float[Tensor, "n S d"]) -> Float[Tensor, " n"]:
 
 
 def goursat_slopes(increments: Float[Tensor, "n S d"]) -> tuple[Float[Tensor, "n n"], Float[Tensor, "n n d"]]:
-    """Give K(X, X) and its derivatives by the logarithm of a factor on each channel of both paths."""
+    """Return K(X, X) and its derivatives by the logarithm of a factor on each channel of both paths."""
     count, steps, channels = increments.shape
     order = solver_order(increments, increments)
     siglib = _pysiglib().torch_api

@@ -36,7 +36,7 @@ Grid = Float[Tensor, "n m S R"]
 def signature_kernel_reference(
     left: Float[Tensor, "n S d"], right: Float[Tensor, "m R d"], level: int
 ) -> Float[Tensor, "n m levels"]:
-    """Give ⟨X^k, Y^k⟩ for k = 0 … N and every pair, from the increments of both paths.
+    """Return ⟨X^k, Y^k⟩ for k = 0 … N and every pair, from the increments of both paths.
 
     ``ends[p, q]`` is R_k(i, j; p, q): the sum over pairs of words of k segments that end in segment i of X, the p-th
     time in a row, and in segment j of Y, the q-th time in a row. The README derives the recursion.

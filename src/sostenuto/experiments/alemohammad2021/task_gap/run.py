@@ -82,7 +82,7 @@ def run(settings: Settings, bench: Workbench) -> None:
 
 
 def points(dataset: Dataset, scaling: str, settings: Settings, seed: int) -> dict[str, Any]:
-    """Give, for each kind of kernel, percents right of every point and cost, on folds and on the test part."""
+    """Return, for each kind of kernel, percents right of every point and cost, on folds and on the test part."""
     train, classes, test, answers = parts(dataset, scaling, settings)
     results: dict[str, Any] = {kind: {"test": [], **{choice: [] for choice in CHOICES}} for kind in KINDS}
     for point in grid_points(grid_of("RNTK", settings.every)):
@@ -100,7 +100,7 @@ def points(dataset: Dataset, scaling: str, settings: Settings, seed: int) -> dic
 
 
 def held_out(inner: np.ndarray, classes: np.ndarray, folds: np.ndarray) -> np.ndarray:
-    """Give the share of right answers for every cost; folds below 0 are the one part that is held out."""
+    """Return the share of right answers for every cost; folds below 0 are the one part that is held out."""
     if folds.min() >= 0:
         return right_answers(inner, classes, folds, PAPER_COSTS) / len(classes)
     rows, out = np.flatnonzero(folds == 0), np.flatnonzero(folds < 0)
@@ -124,7 +124,7 @@ def parts(dataset: Dataset, scaling: str, settings: Settings) -> tuple[Part, np.
 
 
 def grams(train: Part, test: Part, sigma_w: float, sigma_b: float, sigma_h: float) -> dict[str, np.ndarray]:
-    """Give all kinds of kernels, rows of both parts by columns of the first, by the recursion as its authors run it.
+    """Return all kinds of kernels, rows of both parts by columns of the first, by the recursion as its authors run it.
 
     All pairs go through time together: A is diagonal of Σ, C = √(A Aᵀ), cosines are clipped (eqs. (13)–(18), with the
     corrections of docs/errata.md, alemohammad2021.1 and 2). σ_u = σ_v = 1.
@@ -165,7 +165,7 @@ def grams(train: Part, test: Part, sigma_w: float, sigma_b: float, sigma_h: floa
 
 
 def summed(results: dict[str, Any], choice: str) -> dict[str, float]:
-    """Give the test accuracy of the first of the best points, the mean of all of them, and the best of any point."""
+    """Return the test accuracy of the first of the best points, the mean of all of them, and the best of any point."""
     validated, test = np.ravel(results[choice]), np.ravel(results["test"])
     equals = validated >= validated.max() - 1e-9
     return {"first": test[validated.argmax()], "equals": test[equals].mean(), "best": test.max()}
@@ -180,7 +180,7 @@ def told(chosen: dict[str, dict[str, float]], paper: dict[str, float]) -> tuple[
 
 
 def _diagonal_of_all(both: Part, sigma_w: float, sigma_b: float, sigma_h: float) -> np.ndarray:
-    """Give Θ(x, x) of every series: its cosine is 1 at every step."""
+    """Return Θ(x, x) of every series: its cosine is 1 at every step."""
     own = both[:, 0] ** 2 + sigma_b**2 + (sigma_w * sigma_h) ** 2
     tangent = own
     for step in range(1, both.shape[1]):

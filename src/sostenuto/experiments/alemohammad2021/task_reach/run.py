@@ -55,7 +55,7 @@ def run(settings: Settings, bench: Workbench) -> None:
 
 
 def reach(dataset: Dataset, scaling: str, kind: str, settings: Settings) -> list[float]:
-    """Give the highest test accuracy of any kernel, in percent, for each cost."""
+    """Return the highest test accuracy of any kernel, in percent, for each cost."""
     assert dataset.test is not None
     test = dataset.test.take(np.arange(min(settings.num_test or len(dataset.test), len(dataset.test))))
     scale: Any = SCALINGS[scaling][1]

@@ -83,7 +83,7 @@ def restored(settings: Settings, beta: float, gamma: float, weights: dict[str, A
 
 
 def measure(settings: Settings, layer: LipschitzRNN, seed: int) -> dict[str, Any]:
-    """Give A's spectrum, the points of rest, and where trajectories end."""
+    """Return A's spectrum, the points of rest, and where trajectories end."""
     linear, weight = (layer.weight(name, 0, False).detach() for name in ("weight_linear", "weight_hh"))
     rests = fixed_points(layer, np.zeros((1, 50, 1)), tries=32, seed=seed).points
     flow, starts = silent_flow(layer), circle(settings.radius, settings.starts)
@@ -111,7 +111,7 @@ def portrait(axes: Any, *, flow: Any, paths: np.ndarray, extent: float) -> None:
 
 
 def _kept(starts: Tensor, ends: Tensor, points: Tensor) -> float:
-    """Give the least distance of an end from its nearest point of rest, over the distance of its start."""
+    """Return the least distance of an end from its nearest point of rest, over the distance of its start."""
     if not len(points):
         return math.inf
     after, before = (torch.cdist(states, points).amin(1) for states in (ends, starts))

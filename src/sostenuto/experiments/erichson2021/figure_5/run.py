@@ -47,7 +47,7 @@ def run(settings: Settings, bench: Workbench) -> None:
 
 
 def drawn_system(settings: Settings) -> tuple[Tensor, Tensor]:
-    """Give a spiral whose level sets are ellipses, and a rotation as W at a share of what the proof allows."""
+    """Return a spiral whose level sets are ellipses, and a rotation as W at a share of what the proof allows."""
     A = torch.tensor(  # noqa: N806
         [[-settings.decay, settings.turn * settings.stretch], [-settings.turn / settings.stretch, -settings.decay]],
         dtype=torch.float64,
@@ -85,7 +85,7 @@ def follow(settings: Settings, A: Tensor, W: Tensor, radius: float, duration: fl
 
 
 def largest_rise(paths: Tensor, P: Tensor) -> float:  # noqa: N803
-    """Give the largest relative change of V from one step to the next; negative where V falls throughout."""
+    """Return the largest relative change of V from one step to the next; negative where V falls throughout."""
     values = ((paths @ P) * paths).sum(-1)
     moves = values.diff(dim=1) / values[:, :-1].clamp_min(SMALL)
     return float(moves[values[:, :-1] > SMALL].max())

@@ -47,7 +47,7 @@ def run(settings: Settings, bench: Workbench) -> None:
 
 
 def measure(settings: Settings, size: int, shift: float, seed: int) -> dict[str, Any]:
-    """Give the extreme real parts and their bounds: one row a draw, one pair a β."""
+    """Return the extreme real parts and their bounds: one row a draw, one pair a β."""
     real, bound = [], []
     for draw_number in range(settings.draws):
         free = matrix(size, STRIDE * seed + draw_number)
@@ -75,7 +75,7 @@ def matrix(size: int, seed: int) -> Tensor:
 
 
 def extremes(weight: Tensor) -> tuple[float, float]:
-    """Give the least and the largest real part of the eigenvalues."""
+    """Return the least and the largest real part of the eigenvalues."""
     values = torch.linalg.eigvals(weight).real
     return float(values.min()), float(values.max())
 

@@ -63,19 +63,19 @@ def run(settings: Settings, bench: Workbench) -> None:
 
 
 def spectrum(model: SequenceModel) -> dict[str, float]:
-    """Give the largest real part of the eigenvalues of A."""
+    """Return the largest real part of the eigenvalues of A."""
     layer: Any = model.layer
     weight = layer.weight("weight_linear", 0, False).detach().double().cpu()
     return {REAL: float(torch.linalg.eigvals(weight).real.max()) if bool(weight.isfinite().all()) else UNBOUNDED}
 
 
 def last(point: Swept) -> float:
-    """Give the largest real part after the last epoch; a training that was lost from the start has none, and is ∞."""
+    """Return the largest real part after the last epoch; a training that was lost from the start has none, and is ∞."""
     return point.history[-1][REAL] if point.history else math.inf
 
 
 def met(point: Swept) -> float:
-    """Give the largest real part over all epochs."""
+    """Return the largest real part over all epochs."""
     return max((row[REAL] for row in point.history), default=math.inf)
 
 

@@ -45,7 +45,7 @@ def run(settings: Settings, bench: Workbench) -> None:
 
 
 def _arrival(record: dict[str, Any]) -> int:
-    """Give the first epoch within a point of the best validation accuracy."""
+    """Return the first epoch within a point of the best validation accuracy."""
     history = record["history"]
     best = max(row["validation"] for row in history)
     return next(row["epoch"] for row in history if row["validation"] >= best - WITHIN)

@@ -36,7 +36,7 @@ def run(settings: Settings, bench: Workbench) -> None:
 
 
 def measure(settings: Settings, activation: str, seed: int) -> list[list[float]]:
-    """Give the errors of all networks with one activation; both activations have the same weights."""
+    """Return the errors of all networks with one activation; both activations have the same weights."""
     weights = uniform_weights(settings.models, settings.hidden_size, torch.Generator().manual_seed(seed))
     path = spiral_path(settings.points, settings.total_variation, seed)
     return taylor_errors(weights, path, settings.orders, activation, settings.total_variation).tolist()

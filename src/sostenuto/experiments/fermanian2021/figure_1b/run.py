@@ -55,7 +55,7 @@ def run(settings: Settings, bench: Workbench) -> None:
 
 
 def measure(settings: Settings, activation: str, seed: int) -> dict[str, Any]:
-    """Give norms, their logarithms drawn uniformly, and errors of all networks with one activation."""
+    """Return norms, their logarithms drawn uniformly, and errors of all networks with one activation."""
     generator = torch.Generator().manual_seed(seed)
     weights = uniform_weights(settings.models, settings.hidden_size, generator)
     decades = math.log10(settings.largest / settings.smallest)
@@ -67,7 +67,7 @@ def measure(settings: Settings, activation: str, seed: int) -> dict[str, Any]:
 
 
 def rank_correlation(x: np.ndarray, y: np.ndarray) -> float:
-    """Give Spearman's rank correlation."""
+    """Return Spearman's rank correlation."""
     first, second = (np.argsort(np.argsort(values)) for values in (x, y))
     return float(np.corrcoef(first, second)[0, 1])
 

@@ -67,7 +67,7 @@ def measure(settings: Settings, form: str, moved: str, width: int, betas: list[f
 
 
 def approximant(form: str, width: int) -> LinearUnits:
-    """Give the units that hold the first terms of the target exactly."""
+    """Return the units that hold the first terms of the target exactly."""
     unit = np.arange(1.0, width + 1)
     if form == "plain":
         return LinearUnits(-1 / unit, unit**-2, np.ones(width))

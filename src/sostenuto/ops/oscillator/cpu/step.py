@@ -11,14 +11,14 @@ Three = tuple[Lanes, Lanes, Lanes]
 
 
 def advance(alpha: Lanes, weight: Lanes, drive: Lanes, g: Lanes, y: Lanes, z: Lanes) -> Three:
-    """Give v, and y and z after the step."""
+    """Return v, and y and z after the step."""
     value = (weight * y + drive).tanh_alone()
     z = z - g * (value + alpha * y)
     return value, y + g * z, z
 
 
 def invert(alpha: Lanes, weight: Lanes, drive: Lanes, g: Lanes, y: Lanes, z: Lanes) -> Three:
-    """Give v, and y and z before the step that gave these."""
+    """Return v, and y and z before the step that gave these."""
     y = y - g * z
     value = (weight * y + drive).tanh_alone()
     return value, y, z + g * (value + alpha * y)
