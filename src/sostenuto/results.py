@@ -158,10 +158,11 @@ class OscillatorSummary(Record):
     """Which oscillators decide, in a fitted `OscillatorClassifier` or `OscillatorRegressor`.
 
     ``periods`` are the middles of logarithmic bins, in steps; ``by_period[output][bin]``, ``by_channel`` and
-    ``by_kind`` are shares of an output's squared weights. ``memory`` is the number of steps after which two states of
-    the median oscillator under the same input have approached to 1 %, ``longest_memory`` that of the slowest; both are
-    exact, for every input. ``unseen_score`` is the score of training sequences left out. ``reads`` says what the
-    regression reads: ``"shares"`` of the time above thresholds, or the outputs at all ``"steps"`` and recent values.
+    ``by_kind`` are shares of an output's squared weights, by period those of an oscillator there. ``memory`` is the
+    number of steps after which two states of the median oscillator under the same input have approached to 1 %,
+    ``longest_memory`` that of the slowest; both are exact, for every input. ``unseen_score`` is the score of training
+    sequences left out. ``reads`` says what the regression reads: ``"shares"`` of the time above thresholds, or the
+    outputs at all ``"steps"`` and recent values.
     """
 
     units: int

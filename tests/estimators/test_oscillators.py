@@ -9,6 +9,7 @@ from sklearn.model_selection import cross_val_score
 
 import sostenuto as so
 from sostenuto.checks import InputError
+from sostenuto.estimators.oscillators.ridge import oscillator_summary
 from sostenuto.ops.oscillator_bank import BankStream
 
 
@@ -369,3 +370,13 @@ def test_a_few_gross_errors_among_the_targets_cost_little():
     plain = so.OscillatorRegressor(200, random_state=0).fit(values, wide)
     weighted = so.OscillatorRegressor(200, random_state=0).fit(values, wide, sample_weight=np.ones(100))
     np.testing.assert_allclose(plain.coef_, weighted.coef_)
+
+
+def test_a_period_where_many_oscillators_were_drawn_does_not_weigh_more_for_that():
+    X, y = np.random.default_rng(0).normal(size=(30, 50)), np.arange(30) % 2
+    fitted = so.OscillatorClassifier(60, random_state=0).fit(X, y)
+    fitted.importance_ = np.ones_like(fitted.importance_)
+    shares = np.array(oscillator_summary(fitted, (), ("a", "b")).by_period)
+    filled = shares > 0
+    np.testing.assert_allclose(shares.sum(1), 1)
+    np.testing.assert_allclose(shares[filled], 1 / filled[0].sum())

@@ -373,6 +373,8 @@ _FORGOTTEN = 0.01
 def oscillator_summary(estimator: Any, channel_names: tuple[str, ...], outputs: tuple[str, ...]) -> OscillatorSummary:
     """Share the squared weights of a fitted ridge out among periods, channels and kinds, for every output.
 
+    A period's share is that of an oscillator there, not of all that were drawn there.
+
     >>> from sostenuto.estimators import OscillatorClassifier
     >>> X = np.sin(np.outer(np.arange(40) % 2 + 1, np.arange(60)) / 4 + np.arange(40)[:, None])
     >>> fitted = OscillatorClassifier(100, random_state=0).fit(X, np.arange(40) % 2)
@@ -386,7 +388,10 @@ def oscillator_summary(estimator: Any, channel_names: tuple[str, ...], outputs: 
     period = 2 * np.pi / bank.rate[:, 1].numpy()
     edges = np.geomspace(2.0, max(float(period.max()), 4.0) * 1.0001, _BINS + 1)
     place = np.clip(np.searchsorted(edges, period, side="right") - 1, 0, _BINS - 1)
+    # The mean over the units of a bin: as they are drawn, some bins have twice as many as others.
     by_period = np.stack([np.bincount(place, column, _BINS) for column in squares.T])
+    by_period /= np.maximum(np.bincount(place, minlength=_BINS), 1)
+    by_period /= np.maximum(by_period.sum(1, keepdims=True), np.finfo(float).tiny)
     block = np.arange(bank.n_units) // LANES
     kind = bank.kind.numpy()[block]
     by_kind = np.stack([np.bincount(kind, column, len(KINDS)) for column in squares.T])

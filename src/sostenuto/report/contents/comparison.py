@@ -190,8 +190,9 @@ def choice_reason(candidates: Sequence[Candidate], chosen: str, *, is_accuracy: 
         )
     if not rivals:
         return f"{chosen} was chosen: {_alone(winner, budget, is_accuracy)}."
-    leads = ", ".join(f"{candidate.name} by {_lead_text(candidate, is_accuracy)}" for candidate in rivals)
-    return f"{chosen} was chosen: no other model is shown to be better on unseen training sequences ({leads})."
+    leads = ", ".join(f"{candidate.name} {_lead_text(candidate, is_accuracy)}" for candidate in rivals)
+    unseen = "on training sequences that they had not seen"
+    return f"{chosen} was chosen: no other model is shown to be better {unseen} (leads over it: {leads})."
 
 
 def choice_section(

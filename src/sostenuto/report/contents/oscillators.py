@@ -62,7 +62,7 @@ def oscillator_section(summary: OscillatorSummary) -> Section:
     )
     told = f"Half of the weight lies on periods below {number(middle, digits=2)} steps."
     caption = (
-        "How the squared weights of each output are shared out among the oscillators' periods; darker is more. "
+        "How much an oscillator of each period weighs for each output, squared; darker is more. "
         "A dark column on the left means that fast changes decide, one on the right that slow ones do."
     )
     if len(summary.outputs) > MOST_ROWS:
