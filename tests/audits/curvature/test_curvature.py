@@ -9,7 +9,7 @@ from torch.func import functional_call
 from sostenuto.audits.batches import eval_batch
 from sostenuto.audits.curvature import hessian as module
 from sostenuto.audits.curvature.hessian import hessian_spectrum
-from sostenuto.audits.curvature.operator import Hessian
+from sostenuto.audits.curvature.operator import Hessian, twice_differentiable, waiting_bytes
 from sostenuto.audits.curvature.surface import loss_surface
 from sostenuto.checks import InputError
 from tests.laws.audit_laws import AuditLaws
@@ -183,3 +183,19 @@ def test_both_ends_of_the_spectrum_come_from_the_same_products(monkeypatch):
         products.clear()
         operator.extremes(wanted, start)
         assert together < 2 * len(products)
+
+
+def test_a_product_that_would_fill_the_memory_is_refused(monkeypatch):
+    """The gradient of each use of a weight waits for those of the others: 30 steps use the matrix 30 times."""
+    model, X, y = Recurrent(nn.GRU), torch.randn(20, 30, 2), torch.arange(20) % 3
+    data = eval_batch(model, X, y)
+    recurrent = sum(one.numel() for name, one in model.named_parameters() if "_hh" in name)
+    rest = sum(one.numel() for name, one in model.named_parameters() if "_hh" not in name)
+    with twice_differentiable():
+        waiting = waiting_bytes(Hessian(model, data, 20), slice(0, 1))
+    assert 4 * 30 * recurrent <= waiting <= 4 * 30 * (recurrent + rest)
+    monkeypatch.setattr(module, "MOST_WAITING", 2.4 * waiting)
+    with pytest.raises(InputError, match=r"a product with the Hessian to need at most 0 GiB, got an estimate of 0\.0"):
+        hessian_spectrum(model, X, y, max_seconds=1e6)
+    monkeypatch.setattr(module, "MOST_WAITING", 2.6 * waiting)
+    assert hessian_spectrum(model, X, y, max_seconds=1e6).num_weights > 300

@@ -12,7 +12,7 @@ from torch import nn
 from sostenuto.audits.base import UNDECIDED, AuditResult, Check, Judged
 from sostenuto.audits.batches import EvalBatch, eval_batch
 from sostenuto.audits.context import AuditContext, seconds_of
-from sostenuto.audits.curvature.operator import Hessian, Vector, saved_bytes, twice_differentiable
+from sostenuto.audits.curvature.operator import Hessian, Vector, saved_bytes, twice_differentiable, waiting_bytes
 from sostenuto.audits.model import audited, place_of, widened
 from sostenuto.checks import check_count, require
 from sostenuto.report.numbers import count, duration, number, percent
@@ -21,8 +21,8 @@ from sostenuto.training.processes import environment
 
 LEAST_ROWS, LEAST_STEPS = 8, 6
 """What is left of a measurement that time runs short for: sequences, and steps of one Lanczos iteration."""
-MOST_BYTES = 2**30
-"""What the intermediate values of one product may take."""
+MOST_BYTES, MOST_WAITING = 2**30, 2**31
+"""What the intermediate values of one product may take, and the parts of gradients that wait in it."""
 NEWTON_STEPS = 6
 SURPRISES, SURPRISE_STEP = 4, 0.01
 """Random steps that try whether the loss is as smooth as its Hessian says, as a share of each tensor's size."""
@@ -175,8 +175,15 @@ def _affordable(
 ) -> tuple[EvalBatch, Hessian, int | None]:
     """Choose sequences and their batches by time and memory; and where even few take long, steps of one iteration."""
     first = slice(0, min(LEAST_ROWS, len(data.values)))
-    few = Hessian(model, data.take(first), LEAST_ROWS)
-    each = saved_bytes(few, slice(0, 1)) * 4  # a second derivative keeps the first one's intermediate values too
+    one = Hessian(model, data.take(slice(0, 1)), 1)
+    needed = 2.5 * waiting_bytes(one, slice(0, 1))  # as measured of LSTMs
+    require(
+        needed <= MOST_WAITING,
+        f"expected a product with the Hessian to need at most {MOST_WAITING / 2**30:.0f} GiB",
+        f"got an estimate of {needed / 2**30:.1f} GiB",
+        "ask so.audits.hessian_spectrum with shorter sequences",
+    )
+    each = saved_bytes(one, slice(0, 1)) * 4  # a second derivative keeps the first one's intermediate values too
     batch_size = max(min(batch_size, MOST_BYTES // max(each, 1)), 1)
     few = Hessian(model, data.take(first), batch_size)
     few.keeps &= len(data.values) <= batch_size  # what holds for these few must hold for all

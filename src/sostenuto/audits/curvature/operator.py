@@ -149,3 +149,23 @@ def saved_bytes(hessian: "Hessian", rows: slice) -> int:
     with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         hessian.part(rows)
     return sum(sizes.values())
+
+
+def waiting_bytes(hessian: "Hessian", rows: slice) -> int:
+    """Count the bytes of a weight's gradients, one for each time that it is used.
+
+    In a product autograd turns to the nodes of the first pass last, so that the parts that all steps of a recurrence
+    give to its weights' gradients wait side by side to be added.
+    """
+    with torch.enable_grad():
+        start = hessian.part(rows).grad_fn
+    waiting, seen, total = [start], {start}, 0
+    while waiting:
+        node = waiting.pop()
+        for following, _ in () if node is None else node.next_functions:
+            weight = getattr(following, "variable", None)
+            total += 0 if weight is None else weight.numel() * weight.element_size()
+            if following is not None and following not in seen:
+                seen.add(following)
+                waiting.append(following)
+    return total
