@@ -14,7 +14,6 @@ from sostenuto.theory.oscillator import (
     always_norm,
     continuous_propagator,
     curvature_growth,
-    curvature_range,
     mean_growth,
     mean_norm,
     oscillator_propagator,
@@ -28,6 +27,11 @@ from sostenuto.theory.oscillator import (
 UNITS = 200
 ROUNDING = 1e-9
 seeds = st.integers(0, 2**31)
+
+
+def curvature_range(weight, stiffness):
+    """Return the least and largest q = α + w·tanh′ that any input can bring about."""
+    return torch.minimum(stiffness, stiffness + weight), torch.maximum(stiffness, stiffness + weight)
 
 
 def draw(generator, low, high, *, logarithmic=False, shape=(UNITS,)):

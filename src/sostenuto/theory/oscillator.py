@@ -20,12 +20,6 @@ Values = Tensor | float
 Answer = Float[Tensor, "..."]
 
 
-def curvature_range(weight: Values, stiffness: Values) -> tuple[Answer, Answer]:
-    """Return the least and largest curvature q = α + w·tanh′ that any input can bring about."""
-    w, alpha = _together(weight, stiffness)
-    return torch.minimum(alpha, alpha + w), torch.maximum(alpha, alpha + w)
-
-
 def step_jacobian(step: Values, curvature: Values) -> Float[Tensor, "... 2 2"]:
     """Return ∂(y, z) after one step by (y, z) before it: [[1 − h²q, h], [−hq, 1]], of determinant 1.
 

@@ -13,7 +13,7 @@ import torch
 from sostenuto.benchmarks.certificates import certificates, largest_share, random_system, rate_limits
 from sostenuto.checks import InputError, MissingExtraError
 from sostenuto.nn.certificates import Certificate, contraction, discrete, lure, refused
-from sostenuto.nn.certificates.inequality import Solution, best_rate, distortion, form, verified
+from sostenuto.nn.certificates.inequality import Solution, best_rates, distortion, form, verified
 from sostenuto.nn.certificates.norms import expansion, growth
 from sostenuto.nn.certificates.riccati import search_with_one_multiplier
 from sostenuto.nn.certificates.semidefinite import search
@@ -178,7 +178,7 @@ def test_the_best_rate_is_where_the_form_stops_being_negative(stepped):
     system = sector_system(eye + STEP * A, W, STEP * eye, 1.0) if stepped else sector_system(A, W, None, 1.0)
     limit = rate_limit(system, discrete=stepped)
     solution = search(system, discrete=stepped, start=0.0, limit=limit)
-    best = best_rate(system, solution.metric, solution.multipliers, discrete=stepped)
+    (best,) = best_rates(system, solution.metric, solution.multipliers[None], discrete=stepped)
     for share, negative in ((0.999, True), (1.001, False)):
         whole, _ = form(system, solution.metric, solution.multipliers, share * best, discrete=stepped)
         assert (np.linalg.eigvalsh(whole)[-1] < 0) == negative

@@ -115,26 +115,19 @@ def verified(system: SectorSystem, solution: Solution, *, discrete: bool, lower:
     return positive and is_negative(*form(system, metric, multipliers, solution.rate, discrete=discrete, lower=lower))
 
 
-def best_rate(
-    system: SectorSystem, metric: np.ndarray, multipliers: np.ndarray, *, discrete: bool, lower: bool = False
-) -> float | None:
-    """Return the largest rate for which (P, Λ) solves the inequality, by eliminating φ; None where there is none.
-
-    What is left is S + 2rP ≺ 0 (or S ≺ e^{−2r}P): a generalized eigenvalue. The rate may be negative. With ``lower``
-    it is the least one, S ≻ e^{−2r}P.
-    """
-    return _best_rates(system, metric, multipliers[None], discrete=discrete, lower=lower)[0]
-
-
-def _best_rates(
+def best_rates(
     system: SectorSystem,
     metric: np.ndarray,
     candidates: Float[np.ndarray, "candidate unit"],
     *,
     discrete: bool,
-    lower: bool,
+    lower: bool = False,
 ) -> list[float | None]:
-    """Return `best_rate` of several Λ with one P, in coordinates in which P is the identity."""
+    """Return the largest rate for which (P, Λ) solves the inequality, for several Λ with one P; None where none is.
+
+    φ is eliminated, in coordinates in which P is the identity. What is left is S + 2rP ≺ 0 (or S ≺ e^{−2r}P): a
+    generalized eigenvalue. The rate may be negative. With ``lower`` it is the least one, S ≻ e^{−2r}P.
+    """
     A, B, C, s = system.linear, system.input, system.output, system.slope  # noqa: N806
     try:
         root = np.linalg.cholesky(metric)
@@ -176,7 +169,7 @@ def proved(
     Of several Λ, one per row, the best that passes the check is taken.
     """
     candidates = np.atleast_2d(multipliers)
-    rates = _best_rates(system, metric, candidates, discrete=discrete, lower=lower)
+    rates = best_rates(system, metric, candidates, discrete=discrete, lower=lower)
     known = [(rate, units) for rate, units in zip(rates, candidates, strict=True) if rate is not None]
     for rate, units in sorted(known, key=lambda pair: pair[0] if lower else -pair[0]):
         if not (lower or rate > 0):
