@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from sostenuto.checks import InputError
-from sostenuto.models.ridge import _PENALTIES, Ridge
+from sostenuto.models.ridge import _PENALTIES, Ridge, RidgeStatistics
 
 
 def problem(seed: int, count: int, width: int, noise: float = 0.5) -> tuple[torch.Tensor, torch.Tensor]:
@@ -64,3 +64,13 @@ def test_single_precision_is_taken_and_one_row_is_refused() -> None:
     np.testing.assert_allclose(single, Ridge.fit(features, targets).predict(features), rtol=1e-3, atol=1e-3)
     with pytest.raises(InputError, match="expected at least 2 rows to fit a ridge, got 1"):
         Ridge.fit(features[:1], targets[:1])
+
+
+def test_sums_of_dependent_features_in_single_precision_are_solved() -> None:
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(6000, 3, generator=generator) @ torch.randn(3, 400, generator=generator)
+    targets = rows[:, :1].double()
+    sums = RidgeStatistics.of(rows, targets, torch.zeros(400))
+    for penalty in (1e-6, 1e-2):
+        slope, offset = sums.solve(penalty)
+        assert (rows.double() @ slope + offset - targets).abs().max() < 1e-4

@@ -146,7 +146,8 @@ class RidgeStatistics:
         """Return slope and intercept of the ridge over standardized features, weights of mean 1, in float64.
 
         The same minimum as that of `sostenuto.models.ridge.LeaveOneOutRidge` with this penalty and ``within``, where
-        all weights are equal; else features are standardized by their weighted deviations.
+        all weights are equal; else features are standardized by their weighted deviations. A penalty below what
+        rounding of features in single precision leaves is raised to that.
         """
         unit = self.weight / self.count
         mean, offset = self.first / self.weight, self.target / self.weight
@@ -156,7 +157,11 @@ class RidgeStatistics:
         system = covariance / scale / scale[:, None]
         system.diagonal().add_(penalty)
         response = (self.cross - torch.outer(mean, self.target)) / unit / scale[:, None]
-        factor = torch.linalg.cholesky(system)
+        factor, failed = torch.linalg.cholesky_ex(system)
+        if failed:
+            # Products of rows in single precision leave eigenvalues below 0, which no weaker penalty would lift.
+            system.diagonal().add_(torch.finfo(torch.float32).eps * float(system.trace()))
+            factor = torch.linalg.cholesky(system)
         slope = torch.cholesky_solve(response, factor) / scale[:, None]
         return slope, offset - (mean + self.origin) @ slope
 
