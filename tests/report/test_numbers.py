@@ -12,7 +12,7 @@ def test_what_is_not_finite_is_said_to_be_so(write, value: float) -> None:
 
 
 def test_a_score_is_never_rounded_up_to_perfect_or_down_to_nothing() -> None:
-    assert percent(0.9999) == ">\u202f99.9\u202f%"
+    assert percent(0.9999) == percent(0.9995) == ">\u202f99.9\u202f%"
     assert percent(0.0001) == "<\u202f0.1\u202f%"
     assert percent(1.0) == "100\u202f%"
     assert percent(1.0, aligned=True) == "100.0\u202f%"

@@ -10,10 +10,10 @@ _MINUS = "\u2212"
 _SUPERSCRIPT = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
-def percent(share: float, *, decimals: int = 1, aligned: bool = False) -> str:
+def percent(share: float, *, aligned: bool = False) -> str:
     """Write a share of one as a percentage; only exactly 1 is called 100 %.
 
-    ``aligned`` keeps the decimals of 0 and 100.
+    ``aligned`` keeps the decimal of 0 and 100.
 
     >>> percent(0.975), percent(0.99999), percent(1.0)
     ('97.5\u202f%', '>\u202f99.9\u202f%', '100\u202f%')
@@ -21,12 +21,11 @@ def percent(share: float, *, decimals: int = 1, aligned: bool = False) -> str:
     if not math.isfinite(share):
         return NOT_A_NUMBER
     value = 100 * share
-    least = 10.0**-decimals
-    if 100 - least / 2 < value < 100:
-        return f">{_NARROW_SPACE}{100 - least:.{decimals}f}{_NARROW_SPACE}%"
-    if 0 < value < least / 2:
-        return f"<{_NARROW_SPACE}{least:.{decimals}f}{_NARROW_SPACE}%"
-    text = f"{value:.0f}" if value in (0, 100) and not aligned else f"{value:.{decimals}f}"
+    if 99.95 <= value < 100:
+        return f">{_NARROW_SPACE}99.9{_NARROW_SPACE}%"
+    if 0 < value < 0.05:
+        return f"<{_NARROW_SPACE}0.1{_NARROW_SPACE}%"
+    text = f"{value:.0f}" if value in (0, 100) and not aligned else f"{value:.1f}"
     return f"{text}{_NARROW_SPACE}%".replace("-", _MINUS)
 
 

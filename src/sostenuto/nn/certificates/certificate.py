@@ -106,10 +106,10 @@ def fails(condition: str, value: float | str) -> str:
     return f"not applicable: {condition} fails ({shown})"
 
 
-def refused(kind: str, condition: str, value: float | str, *, test: str = "none") -> Certificate:
+def refused(kind: str, condition: str, value: float | str) -> Certificate:
     """Answer "not applicable" for a recurrence that a certificate of this ``kind`` does not cover.
 
     >>> refused("lure", "the form h′ = Ah + Bσ(Ch + z)", "a gate multiplies the state").holds
     False
     """
-    return Certificate(kind, False, test, condition, reason=fails(condition, value))
+    return Certificate(kind, False, "none", condition, reason=fails(condition, value))

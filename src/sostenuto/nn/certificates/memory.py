@@ -255,14 +255,14 @@ def both_directions(levels: Sequence[LevelDecay]) -> LevelDecay:
     )
 
 
-def not_provable(why: str, *, checked: str = "", layers: int = 1) -> MemoryCertificate:
+def not_provable(why: str, *, layers: int = 1) -> MemoryCertificate:
     """Say that no bound holds for every input, because of ``why``.
 
     >>> not_provable("a gate can close").summary()
     'Nothing is proved of its memory: not provable, because a gate can close.'
     """
     nothing = (LevelDecay(None, None),) * layers
-    return MemoryCertificate(0.0, None, (), "", (), checked, f"not provable, because {why}", (0.0,) * layers, nothing)
+    return MemoryCertificate(0.0, None, (), "", (), "", f"not provable, because {why}", (0.0,) * layers, nothing)
 
 
 def _at_least(rate: float | None) -> float:

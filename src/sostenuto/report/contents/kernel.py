@@ -137,14 +137,14 @@ def effective_rank(eigenvalues: tuple[float, ...]) -> float:
     return float(values.sum() ** 2 / squares) if squares > 0 else 0.0
 
 
-def directions_for(eigenvalues: tuple[float, ...], share: float = 0.95) -> int:
-    """Count the largest eigenvalues that make up ``share`` of the sum.
+def directions_for(eigenvalues: tuple[float, ...]) -> int:
+    """Count the largest eigenvalues that make up 95 % of the sum.
 
     >>> directions_for((90.0, 6.0, 4.0))
     2
     """
     values = np.cumsum(np.asarray(eigenvalues))
-    return int(np.searchsorted(values, share * values[-1]) + 1) if values.size and values[-1] > 0 else 0
+    return int(np.searchsorted(values, 0.95 * values[-1]) + 1) if values.size and values[-1] > 0 else 0
 
 
 def _matrix(summary: KernelSummary, classes: tuple[str, ...]) -> Figures:
