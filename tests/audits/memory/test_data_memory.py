@@ -366,3 +366,14 @@ def test_a_model_of_the_last_step_depends_on_the_last_step():
     found = data_memory(Weighted(torch.eye(12)[-1]), x)
     assert found.depends_on == 1
     assert "Answers depend on the last step: older input changes none" in found.summary()
+
+
+def test_the_half_life_is_found_where_the_first_input_is_all_alike():
+    """Ten steps are the same in all sequences, and the answer rests on the ten after them, of ages 44 to 53."""
+    x = torch.randn(60, 64, 1, generator=torch.Generator().manual_seed(0))
+    x[:, :10] = 0.0
+    weights = torch.zeros(64)
+    weights[10:20] = 1.0
+    found = data_memory(Weighted(weights), x, classes=True, lags=14)
+    assert found.half_life is not None
+    assert 51 < found.half_life < 52.5  # half of the effect is a quarter of its square: 2.5 of the ten steps

@@ -431,10 +431,19 @@ class _Measurement:
                 self._measure(round(np.sqrt(low * high)) if low > 1 else (low + high) // 2)
 
     def _half_bracket(self) -> tuple[int, int]:
-        return _bracket(self.lags, self._shares(self._all_rows())[0] > 0.5)
+        return self._bracket(self._shares(self._all_rows())[0] > 0.5)
 
     def _end_bracket(self) -> tuple[int, int]:
-        return _bracket(self.lags, np.array([np.nanmax(self.squares[lag]) > self._limit for lag in self.lags]))
+        return self._bracket(np.array([np.nanmax(self.squares[lag]) > self._limit for lag in self.lags]))
+
+    def _bracket(self, above: np.ndarray) -> tuple[int, int]:
+        """Bracket where a curve falls below its limit: beyond the last lag where input that is older is all alike.
+
+        The first pixels of every digit are black, and nothing changes where they alone are replaced.
+        """
+        low, high = _bracket(self.lags, above)
+        alike = [lag for lag in self.squares if lag > low]
+        return low, min(alike) if low == self.lags[-1] and alike else high
 
     @property
     def _limit(self) -> float:
