@@ -106,7 +106,7 @@ def measured(dataset: Dataset, budget: float) -> dict[str, Any]:
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Average over sets: the choice, each model where it was fitted everywhere, and the best of each set.
+    """Average over sets: the choice, each model, None where it was not fitted everywhere, and the best of each set.
 
     >>> tried = {"a": {"accuracy": 0.5}, "b": {"accuracy": 0.75}}
     >>> row = {"accuracy": 0.5, "best_accuracy": 0.75, "seconds": 2.0, "candidates": tried}
@@ -116,8 +116,8 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     if not rows:
         return {"sets": 0}
     means: dict[str, Any] = {"choice": float(np.mean([row["accuracy"] for row in rows]))}
-    for name in rows[0]["candidates"]:
-        accuracies = [row["candidates"][name]["accuracy"] for row in rows]
+    for name in dict.fromkeys(name for row in rows for name in row["candidates"]):
+        accuracies = [row["candidates"].get(name, {}).get("accuracy") for row in rows]
         means[name] = None if None in accuracies else float(np.mean(accuracies))
     seconds = [row["seconds"] for row in rows]
     return means | {
