@@ -77,6 +77,19 @@ parametrize.remove_parametrizations(layer, "weight_hh_l0")
 check(layer, False)
 """
 
+SIZES = """
+layer = LAYERS[{name!r}](2, 7, num_layers=2, batch_first=True).eval()
+shapes = ({{0: torch.export.Dim("batch", min=2)}},) if {counts} != (4,) else None
+with tempfile.TemporaryDirectory() as folder:
+    file = Path(folder, "layer.onnx")
+    torch.onnx.export(layer, (torch.randn(4, 9, 2),), file, dynamo=True, verbose=False, dynamic_shapes=shapes)
+    session = onnxruntime.InferenceSession(file)
+    for count in {counts}:
+        x = torch.randn(count, 9, 2)
+        got = session.run(None, {{session.get_inputs()[0].name: x.numpy()}})
+        torch.testing.assert_close(torch.from_numpy(got[0]), layer(x)[0].detach(), rtol=1e-4, atol=1e-5)
+"""
+
 TRACED = """
 import warnings
 
@@ -102,6 +115,14 @@ needs_onnx = pytest.mark.skipif(
 @pytest.mark.parametrize(("name", "options"), CASES, ids=str)
 def test_onnx_file_computes_the_same(name, options):
     run_apart(ONNX + LAYER.format(name=name, options=options, fixed=name in FIXED))
+
+
+@needs_onnx
+@pytest.mark.parametrize("counts", [(4,), (2, 4, 6)], ids=["one", "any"])
+@pytest.mark.parametrize("name", ["stack", "lipschitz"])
+def test_onnx_file_of_one_length_for_one_batch_or_any(name, counts):
+    """What comes from `torch.onnx.export` without a word about sizes, and with the batch alone left open."""
+    run_apart(ONNX + SIZES.format(name=name, counts=counts))
 
 
 @needs_onnx

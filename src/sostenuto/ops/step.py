@@ -41,7 +41,10 @@ def _as_operator(
         after = step(inputs_t, now)
         return after, after[0].clone()  # results may not share memory
 
-    last, outputs = scan(combine, tuple(part.contiguous() for part in state), inputs)
+    # Neither may what goes in: views of one tensor, as `unbind` gives, would. Widths that differ from one layer to the
+    # next are sizes of their own, and no examples of one that is unknown.
+    with torch._dynamo.config.patch(automatic_dynamic_shapes=False, assume_static_by_default=True):
+        last, outputs = scan(combine, *(tuple(part.clone() for part in parts) for parts in (state, inputs)))
     return outputs, last
 
 

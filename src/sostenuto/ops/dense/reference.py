@@ -1,5 +1,6 @@
 """What the dense scan means, in plain torch: a loop whose gradients are autograd's."""
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -21,26 +22,25 @@ def dense_scan_reference(
 
     The state is kept in the dtype of ``start``; inputs of lower precision are raised to it.
     """
+    # Outside of the step, which may not see a matrix and its transpose where a graph for ONNX is made.
+    is_full, has_gains = linear.shape[0] == start.shape[-1], gain.ndim == 2
+    entering, passing, leaving = weight.mT, linear.mT if is_full else linear, gain.mT if has_gains else gain
 
     def step(drives: tuple[Tensor, ...], now: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         (drive,), (state,) = drives, now
-        activated = activate(state @ weight.mT + drive, activation, threshold)
-        return (_linear_part(state, linear) + _gained(activated, gain),)
+        activated = activate(state @ entering + drive, activation, threshold)
+        kept = state @ passing if is_full else _mixed(state, passing)
+        return (kept + (activated @ leaving if has_gains else _scaled(activated, leaving)),)
 
     states, (last,) = over_time(step, (inputs.to(start.dtype),), (start,))
     return states, last
 
 
-def _linear_part(state: Tensor, linear: Tensor) -> Tensor:
-    """Return P h: a full matrix on all of h, or coefficients between the components that stand side by side in it."""
-    if linear.shape[0] == state.shape[-1]:
-        return state @ linear.mT
-    parts = state.unflatten(-1, (linear.shape[0], -1))
-    return (linear @ parts).flatten(-2)
+def _mixed(state: Tensor, coefficients: Tensor) -> Tensor:
+    """Return P h for coefficients between the components that stand side by side in h."""
+    return (coefficients @ state.unflatten(-1, (coefficients.shape[0], -1))).flatten(-2)
 
 
-def _gained(activated: Tensor, gain: Tensor) -> Tensor:
-    """Return Q u: a full matrix, or one coefficient a component."""
-    if gain.ndim == 2:
-        return activated @ gain.mT
-    return (gain[:, None] * activated[..., None, :]).flatten(-2)
+def _scaled(activated: Tensor, gain: Tensor) -> Tensor:
+    """Return Q u for one coefficient a component."""
+    return torch.cat([each * activated for each in gain.split(1)], dim=-1) if len(gain) > 1 else gain * activated
