@@ -68,6 +68,14 @@ def test_symbols_differ_more_than_they_share():
     assert u.var(0).mean() > u.mean(0).square().mean()
 
 
+def test_a_block_starts_with_as_much_to_say_as_its_input():
+    """A larger input hides from the blocks above what the one below remembers."""
+    torch.manual_seed(0)
+    stack, x = Stack(3, 32), torch.randn(300, 4, 3)
+    u = torch.nn.functional.linear(x, stack.weight_ih_l0, stack.bias_ih_l0)
+    assert 0.6 < (stack(x)[0] - u).std() / u.std() < 2
+
+
 @pytest.mark.parametrize("steps", [20, 50])
 def test_is_the_equations_of_its_docstring(steps):
     """Part by part, and in one op."""

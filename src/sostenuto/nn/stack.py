@@ -24,6 +24,8 @@ RECURRENCES = tuple(name for name in LAYERS if name not in ("stack", "lstm", "gr
 
 _VECTORS = "vector_norm", "vector_scale", "vector_direct"
 """What surrounds a recurrence and starts away from 0; parameters hold differences from there."""
+_WIDENED = 0.3
+"""The size that an input of unit size starts with around a block: about that of what the block adds."""
 _NOISE_STEPS, _NOISE_ROWS = 256, 8
 _LARGEST = 1e4
 _LEAST_TIME = 0.02
@@ -172,7 +174,7 @@ class Stack(RecurrentLayer):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw maps with variance 1/d, norms as the identity, q = 1, k = 0, p from the response to unit noise."""
+        """Draw maps with variance 1/d, the first W smaller, norms as the identity, q = 1, k = 0, p from unit noise."""
         inner = [self.inner(bool(reverse)) for reverse in range(self.num_directions)]
         for layer in (self, *inner):
             layer.drop_starts()
@@ -187,7 +189,7 @@ class Stack(RecurrentLayer):
             if self.bias:
                 nn.init.zeros_(self.weight("bias_gate", layer, reverse))
             if self.fan_in(layer) != self.hidden_size:
-                bound = math.sqrt(3 / self.fan_in(layer))
+                bound = (_WIDENED if layer == 0 else 1) * math.sqrt(3 / self.fan_in(layer))
                 self.weight("weight_ih", layer, reverse).uniform_(-bound, bound)
                 if self.bias:  # no larger than what one channel brings, or a constant hides inputs that are one-hot
                     self.weight("bias_ih", layer, reverse).uniform_(-bound / math.sqrt(3), bound / math.sqrt(3))
