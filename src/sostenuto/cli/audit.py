@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from sostenuto.checks import require
 from sostenuto.cli.errors import ended, guarded
 from sostenuto.cli.options import DataDirOption, JsonOption, QuietOption, check_output
 
@@ -60,6 +61,7 @@ def audit(
     page = out or (Path(model) / "audit.html" if Path(model).is_dir() else Path("audit.html"))
     for path in (page, page.with_suffix(".json"), *([] if card is None else [card])):
         check_output(path, data, Path(model))
+        require(path.parent.is_dir(), f"{path}: expected a folder to write into", "got none", "create it first")
     check_named(against, data, "--against-weights", weighted=against_weights is not None)
     report = audit_source(model, data, data_dir, options, weights=weights, untrained=untrained, load=load_fitted)
     other = None

@@ -133,9 +133,8 @@ def seconds(text: str, *, unitless: str = "") -> float:
 
 
 def check_output(out: Path, data: str | None, run: Path) -> None:
-    """Refuse a file to write where a folder is or none, and one over the data or over what makes the run."""
+    """Refuse a file to write where a folder is, and one over the data or over what makes the run."""
     require(not out.is_dir(), f"{out}: expected a file to write", "got a folder", "name a file in it")
-    require(out.parent.is_dir(), f"{out}: expected a folder to write into", "got none", "create it first")
     if not out.exists():
         return
     taken = [*([Path(data)] if data else []), *(run / name for name in ("config.toml", "split.json", "result.json"))]

@@ -11,6 +11,7 @@ from sostenuto.constraints.parts import inverse_softplus
 class AtLeast(nn.Module):
     """Keep every entry of a weight above ``floor``: w = floor + softplus(v) for a free v.
 
+    >>> import torch
     >>> bounded = AtLeast(-1.0)
     >>> weight = torch.tensor([-0.5, 0.0, 2.0])
     >>> torch.allclose(bounded(bounded.right_inverse(weight)), weight)

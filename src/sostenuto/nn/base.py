@@ -245,7 +245,8 @@ class RecurrentLayer(Contract, ConstrainedModule, ABC):
 
     def read_parameter(self, name: str) -> Tensor:
         """Return a parameter as a plain tensor; a constrained one comes constrained, a difference with its start."""
-        value, start = super().read_parameter(name), self._buffers.get(_start_of(name))
+        value = super().read_parameter(name)
+        start = self._buffers.get(_start_of(name)) if name.startswith("delta_") else None  # a buffer has none
         return value if start is None else value + start
 
     def _load_from_state_dict(self, *read: Any, **named: Any) -> None:
