@@ -423,7 +423,7 @@ def test_intervals_do_not_narrow_with_the_horizon():
     own = conformal_quantile(scores, 0.8)
     assert (np.diff(own[:, 0]) < 0).any()
     assert (np.diff(rising(own)[:, 0]) >= 0).all()
-    assert rising(own).mean() == pytest.approx(own.mean())
+    assert (rising(own) >= own).all()  # or a horizon would hold less than its quantile promises
 
 
 def test_few_stretches_of_a_horizon_widen_intervals():

@@ -166,8 +166,8 @@ class Forecaster(ForecastState):
         autocorrelation; the quantile is that of ⌈(m + 1)·coverage⌉ of m. If the ratios and the future one were
         exchangeable, and m = n, the interval would hold the value with a probability of at least ``coverage``. It is
         about each horizon alone, not about all at once. Where fewer than coverage / (1 − coverage) stretches of a
-        horizon's length were seen, the interval is at least as wide as Student's for as many normal errors. Widths rise
-        with the horizon, by isotonic regression.
+        horizon's length were seen, the interval is at least as wide as Student's for as many normal errors. No
+        horizon has a narrower interval than one before it.
         """
         wanted = self.coverage if coverage is None else coverage
         check_fraction("coverage", wanted)

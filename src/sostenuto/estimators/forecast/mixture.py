@@ -9,7 +9,6 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.optimize import nnls
 from scipy.stats import t as student
-from sklearn.isotonic import isotonic_regression
 
 from sostenuto.estimators.forecast.features import GROUPS, columns
 from sostenuto.estimators.forecast.smoothing import SMOOTHERS, smoothed_forecasts
@@ -233,12 +232,12 @@ def conformal_quantile(
 
 
 def rising(quantiles: Float[np.ndarray, "ahead channel"]) -> Float[np.ndarray, "ahead channel"]:
-    """Make quantiles rise with the horizon, by isotonic regression: what is farther off is not known better.
+    """Give every horizon the largest quantile up to it: what is farther off is not known better.
 
     >>> rising(np.array([[1.0], [4.0], [2.0], [5.0]])).ravel()
-    array([1., 3., 3., 5.])
+    array([1., 4., 4., 5.])
     """
-    return np.stack([isotonic_regression(column) for column in quantiles.T], 1)
+    return np.maximum.accumulate(quantiles, 0)
 
 
 _LEAST_WEIGHT = 1e-3
